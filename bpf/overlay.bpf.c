@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+#include "lib/maps.h"
+
+SEC("tc")
+int weft_overlay_ingress(struct __sk_buff *skb)
+{
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int weft_overlay_egress(struct __sk_buff *skb)
+{
+	return TC_ACT_UNSPEC;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
