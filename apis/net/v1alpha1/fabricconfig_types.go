@@ -112,12 +112,18 @@ type PortsSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Overlay int32 `json:"overlay,omitempty"`
-	// Agent is the TCP port of the agents' API and metrics on each node.
+	// Agent is the TCP port of the agents' API on each node.
 	// +optional
 	// +kubebuilder:default=9810
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Agent int32 `json:"agent,omitempty"`
+	// Metrics is the TCP port of the agents' Prometheus endpoint on each node.
+	// +optional
+	// +kubebuilder:default=9813
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Metrics int32 `json:"metrics,omitempty"`
 }
 
 // Ports inside the tunnels. They are the same in every cluster, since both

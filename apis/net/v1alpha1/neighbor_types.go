@@ -93,6 +93,10 @@ type NeighborSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=4096
 	Rows []Row `json:"rows,omitempty"`
+	// MTU in bytes that the neighbor's side of every path carries, as it says
+	// itself: the least of its lanes and its overlay. 0: not told yet.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
 	// Access that the neighbor has here.
 	Access AccessSpec `json:"access"`
 }
