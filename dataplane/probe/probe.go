@@ -1,0 +1,117 @@
+// Package probe measures, over the data path itself, the links of a gateway and
+// the overlay between the nodes of a cluster. Probes are reflected in BPF by
+// the far end, so an answer needs no process alive there.
+//
+// The verdicts are a pure state machine with an injected clock (target.go);
+// sockets are a thin shell around it (socket.go, prober.go).
+package probe
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/weft-fabric/weft/apis/agent"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
+)
+
+// Defaults of Options.
+const (
+	DefaultInterval      = 100 * time.Millisecond
+	DefaultSlowInterval  = time.Second
+	DefaultBurstInterval = 20 * time.Millisecond
+	DefaultBudget        = 2000
+)
+
+// Options of a Prober. Zero values mean the defaults.
+type Options struct {
+	Log *slog.Logger
+	// Interval between probes of a target that carries traffic.
+	Interval time.Duration
+	// SlowInterval between probes of a NodeTarget that is Slow.
+	SlowInterval time.Duration
+	// BurstInterval is the pace from a first miss to the verdict, and the time
+	// after which an unanswered probe of a burst is missed at the latest once
+	// the path's round-trip time allows it.
+	BurstInterval time.Duration
+	// Port that probes are sent to (UDP).
+	Port uint16
+	// Budget is the number of probes per second over all targets; what exceeds
+	// it is stretched evenly, never dropped for one target.
+	Budget int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.SlowInterval <= 0 {
+		o.SlowInterval = DefaultSlowInterval
+	}
+	if o.BurstInterval <= 0 {
+		o.BurstInterval = DefaultBurstInterval
+	}
+	if o.Port == 0 {
+		o.Port = v1alpha1.ProbePort
+	}
+	if o.Budget <= 0 {
+		o.Budget = DefaultBudget
+	}
+	return o
+}
+
+// LinkTarget is a link of this gateway. Both addresses are in wire form: host 0
+// of the Node networks of this cluster (Source) and of the neighbor
+// (Destination), as the rows of the link map them.
+type LinkTarget struct {
+	Link        uint16
+	Device      string
+	Source      netip.Addr
+	Destination netip.Addr
+	// The rest only names the link in results.
+	Neighbor      string
+	ClusterIndex  int32
+	OwnGateway    int32
+	RemoteGateway int32
+}
+
+// NodeTarget is another node of this cluster, reached over the overlay. Both
+// addresses are fabric addresses.
+type NodeTarget struct {
+	Node string
+	// GatewayID of the probed node, 0 for a plain node.
+	GatewayID   int32
+	Device      string
+	Source      netip.Addr
+	Destination netip.Addr
+	// Slow targets are probed at SlowInterval: those that no traffic decision
+	// depends on.
+	Slow bool
+}
+
+// LinkResult is what is known of a link.
+type LinkResult struct {
+	Target LinkTarget
+	agent.Measurement
+	// OuterFragments as the far end counts them.
+	OuterFragments uint32
+}
+
+// NodeResult is what is known of a node.
+type NodeResult struct {
+	Target NodeTarget
+	agent.Measurement
+	// Reach is the set of clusters that the node can reach, from its last
+	// answer; zero while it is not Up.
+	Reach bpfgen.BorderWeftReach
+}
+
+// Snapshot of all targets at one time, sorted by link id and by node name.
+type Snapshot struct {
+	Links []LinkResult
+	Nodes []NodeResult
+}
