@@ -34,6 +34,8 @@ type Plan struct {
 	Routing  Routing   `json:"routing"`
 	Firewall *Firewall `json:"firewall,omitempty"`
 	Maps     Maps      `json:"maps"`
+	// Names are not applied: they say what the numbers stand for.
+	Names Names `json:"names"`
 }
 
 // Overlay is the flow-based VXLAN device.
