@@ -1,31 +1,293 @@
 package probe
 
-import "context"
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
+)
+
+// key of a target: where it is sent from and to. What changes none of these
+// keeps its history.
+type key struct {
+	device              string
+	source, destination netip.Addr
+}
+
+// measured is a target with its history.
+type measured struct {
+	key
+	*track
+	link           *LinkTarget // one of the two is set
+	node           *NodeTarget
+	outerFragments uint32
+	reach          bpfgen.BorderWeftReach
+}
 
 // Prober sends probes and keeps the verdicts. Its methods are safe for
 // concurrent use.
 type Prober struct {
 	options Options
 	changed chan struct{}
+	sender  uint32    // tells our answers from those of other probers
+	start   time.Time // zero of the clock in probes
+
+	mu      sync.Mutex
+	targets map[key]*measured
+	sockets map[string]*socket
+	wake    int // eventfd while running, else -1
 }
 
 // New returns a Prober without targets.
 func New(options Options) *Prober {
-	return &Prober{options: options.withDefaults(), changed: make(chan struct{}, 1)}
+	var sender [4]byte
+	rand.Read(sender[:]) // never fails (crypto/rand)
+	return &Prober{
+		options: options.withDefaults(),
+		changed: make(chan struct{}, 1),
+		sender:  binary.NativeEndian.Uint32(sender[:]),
+		start:   time.Now(),
+		targets: map[key]*measured{},
+		sockets: map[string]*socket{},
+		wake:    -1,
+	}
 }
 
 // SetTargets replaces the targets. A target that stays (same addresses, same
-// device) keeps its history.
-func (p *Prober) SetTargets(links []LinkTarget, nodes []NodeTarget) {}
+// device) keeps its history. Targets with other than IPv4 addresses are
+// ignored.
+func (p *Prober) SetTargets(links []LinkTarget, nodes []NodeTarget) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	wanted := map[key]*measured{}
+	add := func(m *measured) {
+		if m.source.Is4() && m.destination.Is4() {
+			wanted[m.key] = m
+		}
+	}
+	for _, t := range links {
+		add(&measured{key: key{t.Device, t.Source, t.Destination}, link: &t})
+	}
+	for _, t := range nodes {
+		add(&measured{key: key{t.Device, t.Source, t.Destination}, node: &t})
+	}
+	stretch := stretchFor(wanted, p.options)
+	for k, m := range wanted {
+		pace := paceOf(m, p.options, stretch)
+		if old := p.targets[k]; old != nil && (old.link == nil) == (m.link == nil) {
+			m.track, m.outerFragments, m.reach = old.track, old.outerFragments, old.reach
+			m.setPace(pace, now)
+		} else {
+			m.track = newTrack(pace, now)
+		}
+	}
+	p.targets = wanted
+	p.setSockets()
+	p.notifyLoop()
+}
 
-// Run probes until the context ends.
+// setSockets keeps one socket a device.
+func (p *Prober) setSockets() {
+	needed := map[string]bool{}
+	for _, m := range p.targets {
+		needed[m.device] = true
+		if p.sockets[m.device] == nil {
+			p.sockets[m.device] = newSocket(m.device, m.link != nil, p.options.Port, p.sender)
+		}
+	}
+	for device, s := range p.sockets {
+		if !needed[device] {
+			s.close()
+			delete(p.sockets, device)
+		}
+	}
+}
+
+func paceOf(m *measured, o Options, stretch float64) pace {
+	interval := o.Interval
+	if m.node != nil && m.node.Slow {
+		interval = o.SlowInterval
+	}
+	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * stretch) }
+	return pace{interval: scale(interval), burst: scale(o.BurstInterval)}
+}
+
+// stretchFor says by how much all intervals grow so that the budget holds.
+func stretchFor(targets map[key]*measured, o Options) float64 {
+	var perSecond float64
+	for _, m := range targets {
+		perSecond += float64(time.Second) / float64(paceOf(m, o, 1).interval)
+	}
+	return max(1, perSecond/float64(o.Budget))
+}
+
+// Run probes until the context ends. It is called once. All of its I/O happens
+// in the calling goroutine: before probes are judged as missed, every answer
+// that has arrived is taken, however late this process was scheduled.
 func (p *Prober) Run(ctx context.Context) error {
-	<-ctx.Done()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("make eventfd for the prober: %w", err)
+	}
+	p.mu.Lock()
+	p.wake = wake
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.notifyLoop()
+	})
+	defer p.closeAll(stop)
+	for ctx.Err() == nil {
+		files, until := p.turn()
+		files = append(files, unix.PollFd{Fd: int32(wake), Events: unix.POLLIN})
+		wait := unix.NsecToTimespec(max(0, time.Until(until)).Nanoseconds())
+		if _, err := unix.Ppoll(files, &wait, nil); err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for probes: %w", err)
+		}
+		var counter [8]byte
+		_, _ = unix.Read(wake, counter[:])
+	}
 	return nil
 }
 
+func (p *Prober) closeAll(stop func() bool) {
+	stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unix.Close(p.wake)
+	p.wake = -1
+	for _, s := range p.sockets {
+		s.close()
+	}
+}
+
+// turn does all that is due and returns what to wait for.
+func (p *Prober) turn() ([]unix.PollFd, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	until := now.Add(maxReopen)
+	for _, s := range p.sockets {
+		p.log(s.ready(now))
+		p.log(s.receive(now, func(b []byte) { p.take(s.device, b) }))
+	}
+	for _, m := range p.targets {
+		if m.expire(now) {
+			p.verdict(m)
+		}
+		if m.due(now) {
+			p.probe(m)
+		}
+		if at := m.wakeup(); at.Before(until) {
+			until = at
+		}
+	}
+	var files []unix.PollFd
+	for _, s := range p.sockets {
+		if s.fd >= 0 {
+			files = append(files, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+		} else if s.reopen.Before(until) {
+			until = s.reopen
+		}
+	}
+	return files, until
+}
+
+func (p *Prober) probe(m *measured) {
+	now := time.Now()
+	r := request{
+		source: m.source, destination: m.destination, port: p.options.Port,
+		sequence: m.send(now), clock: uint64(now.Sub(p.start)), sender: p.sender,
+	}
+	p.log(p.sockets[m.device].send(r.marshal(), now))
+}
+
+// take handles a packet that arrived on a device. It counts only if it comes
+// from where the probe was sent to, at the address that the probe was sent
+// from, and carries what the probe carried.
+func (p *Prober) take(device string, b []byte) {
+	now := time.Now()
+	a, err := parseAnswer(b, p.options.Port)
+	if err != nil || a.sender != p.sender {
+		return
+	}
+	m := p.targets[key{device, a.destination, a.source}]
+	if m == nil || uint64(m.sentAt(a.sequence).Sub(p.start)) != a.clock {
+		return
+	}
+	accepted, changed := m.answer(a.sequence, now)
+	if !accepted {
+		return
+	}
+	m.outerFragments = a.outerFragments
+	if m.reach != a.reach {
+		m.reach = a.reach
+		changed = changed || m.state == v1alpha1.PathUp
+	}
+	if changed {
+		p.verdict(m)
+	}
+}
+
+func (p *Prober) verdict(m *measured) {
+	attributes := []any{"device", m.device, "state", m.state, "rtt", m.smoothed}
+	if m.link != nil {
+		attributes = append(attributes, "neighbor", m.link.Neighbor, "link", m.link.Link)
+	} else {
+		attributes = append(attributes, "node", m.node.Node)
+	}
+	p.options.Log.Info("path verdict", attributes...)
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Prober) log(err error) {
+	if err != nil {
+		p.options.Log.Debug("probing continues later", "error", err)
+	}
+}
+
+// notifyLoop makes Run look at the targets and its context again.
+func (p *Prober) notifyLoop() {
+	if p.wake >= 0 {
+		_, _ = unix.Write(p.wake, binary.NativeEndian.AppendUint64(nil, 1))
+	}
+}
+
 // Snapshot returns the present results.
-func (p *Prober) Snapshot() Snapshot { return Snapshot{} }
+func (p *Prober) Snapshot() Snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var s Snapshot
+	for _, m := range p.targets {
+		if m.link != nil {
+			s.Links = append(s.Links, LinkResult{Target: *m.link, Measurement: m.measurement(), OuterFragments: m.outerFragments})
+			continue
+		}
+		result := NodeResult{Target: *m.node, Measurement: m.measurement()}
+		if m.state == v1alpha1.PathUp {
+			result.Reach = m.reach
+		}
+		s.Nodes = append(s.Nodes, result)
+	}
+	slices.SortFunc(s.Links, func(a, b LinkResult) int { return int(a.Target.Link) - int(b.Target.Link) })
+	slices.SortFunc(s.Nodes, func(a, b NodeResult) int { return strings.Compare(a.Target.Node, b.Target.Node) })
+	return s
+}
 
 // Changed delivers a value after a verdict or a reach set changed, or a first
 // round-trip time came in. Changes coalesce.

@@ -1,0 +1,192 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+)
+
+// enterNamespace moves the calling test into a network namespace of its own,
+// which ends with its thread.
+func enterNamespace(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET), "make a network namespace; run as root")
+}
+
+// farEnd is a TUN or TAP device whose far side is this test: what the device
+// sends comes out of the file.
+type farEnd struct {
+	file   *os.File
+	header int // bytes before the IP header
+	// alter an answer before it goes back; nil drops it.
+	alter atomic.Pointer[func(packet []byte) []byte]
+}
+
+func newFarEnd(t *testing.T, name string, mode netlink.TuntapMode) *farEnd {
+	t.Helper()
+	tun := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: mode, Flags: netlink.TUNTAP_NO_PI, Queues: 1}
+	require.NoError(t, netlink.LinkAdd(tun))
+	device, err := netlink.LinkByName(name)
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetUp(device))
+	e := &farEnd{file: tun.Fds[0]}
+	if mode == netlink.TUNTAP_MODE_TAP {
+		e.header = 14
+	}
+	answer := func(b []byte) []byte { return b }
+	e.alter.Store(&answer)
+	go e.reflect()
+	return e
+}
+
+// reflect requests as the border program does: addresses swapped, type changed.
+func (e *farEnd) reflect() {
+	buffer := make([]byte, 2048)
+	for {
+		n, err := e.file.Read(buffer)
+		if err != nil {
+			if errors.Is(err, unix.EAGAIN) {
+				continue
+			}
+			return
+		}
+		b := append([]byte(nil), buffer[:n]...)
+		if len(b) < e.header+packetLength {
+			continue
+		}
+		ip := b[e.header:]
+		if ip[0] != 0x45 || ip[9] != 17 || ip[28+offType] != typeRequest {
+			continue
+		}
+		for i := range 4 {
+			ip[12+i], ip[16+i] = ip[16+i], ip[12+i]
+		}
+		ip[28+offType] = typeAnswer
+		ip[28+offReach] = 0x04
+		if b = (*e.alter.Load())(b); b != nil {
+			_, _ = e.file.Write(b)
+		}
+	}
+}
+
+func (e *farEnd) set(alter func(packet []byte) []byte) { e.alter.Store(&alter) }
+
+func start(t *testing.T, links []LinkTarget, nodes []NodeTarget) *Prober {
+	t.Helper()
+	p := New(Options{Interval: 20 * time.Millisecond, BurstInterval: 5 * time.Millisecond})
+	p.SetTargets(links, nodes)
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer ns.Close()
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return p
+}
+
+// waitFor a state of the only target.
+func waitFor(t *testing.T, p *Prober, state v1alpha1.PathState) Snapshot {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		s := p.Snapshot()
+		if len(s.Links) == 1 && s.Links[0].State == state || len(s.Nodes) == 1 && s.Nodes[0].State == state {
+			return s
+		}
+		select {
+		case <-p.Changed():
+		case <-deadline:
+			t.Fatalf("not %s: %+v", state, s)
+		}
+	}
+}
+
+func TestLinkOverLaneDevice(t *testing.T) {
+	enterNamespace(t)
+	far := newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
+	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, Neighbor: "b"}}, nil)
+	s := waitFor(t, p, v1alpha1.PathUp)
+	require.Equal(t, "b", s.Links[0].Target.Neighbor)
+	require.Positive(t, s.Links[0].RTTMicroseconds)
+
+	// An answer that was altered in any way that tells whose it is, is none.
+	for name, offset := range map[string]int{"source": 15, "destination": 19, "sequence": 28 + offSequence + 3, "clock": 28 + offClock + 7, "sender": 28 + offSender} {
+		far.set(func(b []byte) []byte { b[offset] ^= 1; return b })
+		waitFor(t, p, v1alpha1.PathDown)
+		far.set(func(b []byte) []byte { return b })
+		waitFor(t, p, v1alpha1.PathUp)
+		t.Log("refused an answer with another", name)
+	}
+}
+
+func TestNodeOverEthernetDevice(t *testing.T) {
+	enterNamespace(t)
+	far := newFarEnd(t, "weft-vx", netlink.TUNTAP_MODE_TAP)
+	p := start(t, nil, []NodeTarget{{Node: "a1", GatewayID: 1, Device: "weft-vx",
+		Source: netip.MustParseAddr("100.64.0.2"), Destination: netip.MustParseAddr("100.64.0.1")}})
+	s := waitFor(t, p, v1alpha1.PathUp)
+	require.Equal(t, uint64(0x04), s.Nodes[0].Reach.Bits[0])
+	far.set(func([]byte) []byte { return nil })
+	s = waitFor(t, p, v1alpha1.PathDown)
+	require.Zero(t, s.Nodes[0].Reach.Bits[0], "a dead gateway reaches nothing")
+}
+
+func TestDeviceVanishesAndReturns(t *testing.T) {
+	enterNamespace(t)
+	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination}}, nil)
+	waitFor(t, p, v1alpha1.PathDown) // there is no device yet
+	far := newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
+	waitFor(t, p, v1alpha1.PathUp)
+	device, err := netlink.LinkByName("weft0")
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkDel(device))
+	far.file.Close()
+	waitFor(t, p, v1alpha1.PathDown)
+	newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
+	again, err := netlink.LinkByName("weft0")
+	require.NoError(t, err)
+	require.NotEqual(t, device.Attrs().Index, again.Attrs().Index)
+	waitFor(t, p, v1alpha1.PathUp)
+}
+
+func TestTargetsKeepTheirHistory(t *testing.T) {
+	enterNamespace(t)
+	newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
+	target := LinkTarget{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination}
+	p := start(t, []LinkTarget{target}, nil)
+	since := waitFor(t, p, v1alpha1.PathUp).Links[0].Since
+	target.Link = 9
+	p.SetTargets([]LinkTarget{target}, nil)
+	s := p.Snapshot()
+	require.Equal(t, v1alpha1.PathUp, s.Links[0].State)
+	require.Equal(t, since, s.Links[0].Since)
+	require.EqualValues(t, 9, s.Links[0].Target.Link)
+	target.Destination = target.Destination.Next()
+	p.SetTargets([]LinkTarget{target}, nil)
+	require.Equal(t, v1alpha1.PathUnknown, p.Snapshot().Links[0].State)
+	p.SetTargets(nil, nil)
+	require.Empty(t, p.Snapshot().Links)
+}

@@ -1,0 +1,157 @@
+package probe
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+)
+
+// path simulates a path for one track, in time of its own.
+type path struct {
+	*track
+	now     time.Time
+	arrives map[uint32]time.Time
+	// delay of the next answer; negative: it is lost.
+	delay func() time.Duration
+}
+
+func newPath(delay func() time.Duration) *path {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return &path{
+		track:   newTrack(pace{DefaultInterval, DefaultBurstInterval}, start),
+		now:     start,
+		arrives: map[uint32]time.Time{},
+		delay:   delay,
+	}
+}
+
+// run the simulation until the condition holds or the time is over; it returns
+// the time that passed.
+func (p *path) run(limit time.Duration, until func() bool) time.Duration {
+	start := p.now
+	for p.now.Sub(start) < limit && !until() {
+		for sequence, at := range p.arrives {
+			if !at.After(p.now) {
+				p.answer(sequence, p.now)
+				delete(p.arrives, sequence)
+			}
+		}
+		p.expire(p.now)
+		if p.due(p.now) {
+			sequence := p.send(p.now)
+			if d := p.delay(); d >= 0 {
+				p.arrives[sequence] = p.now.Add(d)
+			}
+		}
+		p.now = p.now.Add(time.Millisecond)
+	}
+	return p.now.Sub(start)
+}
+
+func constant(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+func never() bool { return false }
+
+func (p *path) is(s v1alpha1.PathState) func() bool { return func() bool { return p.state == s } }
+
+func TestFirstAnswerIsUp(t *testing.T) {
+	p := newPath(constant(20 * time.Millisecond))
+	require.Equal(t, v1alpha1.PathUnknown, p.state)
+	took := p.run(time.Second, p.is(v1alpha1.PathUp))
+	require.LessOrEqual(t, took, 22*time.Millisecond)
+	p.run(5*time.Second, never)
+	require.InDelta(t, 20_000, p.measurement().RTTMicroseconds, 100)
+	require.Zero(t, p.measurement().LossPermille)
+}
+
+func TestSilenceIsDownWithinTheBudget(t *testing.T) {
+	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+		p := newPath(constant(trip))
+		p.run(20*time.Second, never)
+		require.Equal(t, v1alpha1.PathUp, p.state)
+		p.delay = constant(-1)
+		clear(p.arrives)
+		took := p.run(5*time.Second, p.is(v1alpha1.PathDown))
+		require.LessOrEqual(t, took, 300*time.Millisecond+2*trip, "round trip %s", trip)
+		require.Zero(t, p.measurement().RTTMicroseconds, "a dead path has no round-trip time")
+	}
+}
+
+func TestDownNeedsSeveralGoodAnswers(t *testing.T) {
+	p := newPath(constant(-1))
+	p.run(5*time.Second, p.is(v1alpha1.PathDown))
+	require.Equal(t, v1alpha1.PathDown, p.state)
+	p.delay = constant(5 * time.Millisecond)
+	p.run(5*time.Second, func() bool { return p.good == goodToUp-1 })
+	require.Equal(t, v1alpha1.PathDown, p.state)
+	p.run(5*time.Second, p.is(v1alpha1.PathUp))
+	require.Equal(t, v1alpha1.PathUp, p.state)
+}
+
+// A path that loses one probe in twenty, one with a round trip of half a
+// second, and one that reorders, each stay up for ten minutes.
+func TestVerdictIsStableOnBadPaths(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, delay := range map[string]func() time.Duration{
+		"loss": func() time.Duration {
+			if random.IntN(20) == 0 {
+				return -1
+			}
+			return 30 * time.Millisecond
+		},
+		"distance":   constant(500 * time.Millisecond),
+		"reordering": func() time.Duration { return 20*time.Millisecond + time.Duration(random.IntN(60))*time.Millisecond },
+	} {
+		p := newPath(delay)
+		p.run(2*time.Second, p.is(v1alpha1.PathUp))
+		since := p.since
+		p.run(10*time.Minute, never)
+		require.Equal(t, v1alpha1.PathUp, p.state, name)
+		require.Equal(t, since, p.since, name)
+		if name == "loss" {
+			require.InDelta(t, 50, p.lossPermille(), 80)
+		}
+	}
+}
+
+// The delay jumps from 1 ms to 100 ms, as behind a full queue: late answers
+// are life.
+func TestLateAnswersAreLife(t *testing.T) {
+	p := newPath(constant(time.Millisecond))
+	p.run(5*time.Second, never)
+	since := p.since
+	p.delay = constant(100 * time.Millisecond)
+	p.run(20*time.Second, never)
+	require.Equal(t, v1alpha1.PathUp, p.state)
+	require.Equal(t, since, p.since)
+	require.InDelta(t, 100_000, p.measurement().RTTMicroseconds, 2_000)
+	require.Zero(t, p.lossPermille(), "late is not lost")
+}
+
+func TestAnswerCountsOnce(t *testing.T) {
+	p := newPath(constant(-1))
+	sequence := p.send(p.now)
+	accepted, changed := p.answer(sequence, p.now.Add(time.Millisecond))
+	require.True(t, accepted)
+	require.True(t, changed)
+	accepted, _ = p.answer(sequence, p.now.Add(2*time.Millisecond))
+	require.False(t, accepted, "a duplicate")
+	accepted, _ = p.answer(sequence+1, p.now)
+	require.False(t, accepted, "never sent")
+	accepted, _ = p.answer(sequence+ringSize, p.now)
+	require.False(t, accepted, "the same slot, another probe")
+}
+
+func TestPaceFallsToTheBudget(t *testing.T) {
+	targets := map[key]*measured{}
+	for i := range 100 {
+		targets[key{device: string(rune('a' + i))}] = &measured{link: &LinkTarget{}}
+	}
+	o := Options{Budget: 500}.withDefaults()
+	require.InDelta(t, 2.0, stretchFor(targets, o), 0.001, "1,000 a second wanted, 500 allowed")
+	require.InDelta(t, 1.0, stretchFor(targets, Options{}.withDefaults()), 0.001)
+}
