@@ -2,7 +2,9 @@
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
+#include "lib/config.h"
 #include "lib/maps.h"
+#include "lib/reasons.h"
 
 SEC("tc")
 int weft_overlay_ingress(struct __sk_buff *skb)

@@ -5,6 +5,9 @@
 #pragma once
 #include <linux/types.h>
 
+/* Version of everything below, part of the pin path. */
+#define WEFT_ABI 1
+
 /* The cluster index of this cluster itself. */
 #define WEFT_SELF 0
 #define WEFT_MAX_CLUSTERS 256
@@ -110,6 +113,9 @@ struct weft_gateway4 {
 	__be32 underlay;
 	__u32 flags; /* WEFT_PLACE_LOCAL, or 0; underlay 0: no such gateway */
 };
+
+/* A node of our own cluster, by underlay address. */
+#define WEFT_NODE_GATEWAY 0x01 /* may send what comes from other clusters */
 
 /* What a gateway can reach: one bit per cluster index. */
 struct weft_reach {

@@ -48,7 +48,7 @@ WEFT_MAP(weft_gateways4, BPF_MAP_TYPE_ARRAY, __u32, struct weft_gateway4, 256, 0
 WEFT_MAP(weft_clusters, BPF_MAP_TYPE_ARRAY, __u32, struct weft_cluster, WEFT_MAX_CLUSTERS, 0);
 /* Our own pods and fabric addresses: prefix -> where it is. */
 WEFT_MAP(weft_places4, BPF_MAP_TYPE_HASH, struct weft_prefix4, struct weft_place4, 131072, BPF_F_NO_PREALLOC);
-/* Underlay addresses of the nodes of our own cluster; value unused. */
+/* Underlay addresses of the nodes of our own cluster; value: WEFT_NODE_*. */
 WEFT_MAP(weft_nodes4, BPF_MAP_TYPE_HASH, __be32, __u32, 8192, BPF_F_NO_PREALLOC);
 /* Index 0: which prefix lengths exist in the hash tables; bit n-1 is length n. */
 struct weft_lengths {

@@ -77,6 +77,18 @@ type BorderWeftPrefix4 struct {
 	PrefixLen uint32
 }
 
+type BorderWeftProbe struct {
+	_              structs.HostLayout
+	Version        uint8
+	Type           uint8
+	Flags          uint16
+	Sequence       uint32
+	ClockNs        uint64
+	Sender         uint32
+	OuterFragments uint32
+	Reach          BorderWeftReach
+}
+
 type BorderWeftReach struct {
 	_    structs.HostLayout
 	Bits [4]uint64
@@ -142,6 +154,13 @@ const (
 	BorderMapWeftWire4Long      = "weft_wire4_long"
 	BorderProgWeftBorderEgress  = "weft_border_egress"
 	BorderProgWeftBorderIngress = "weft_border_ingress"
+	BorderVarWeftChannelPort    = "weft_channel_port"
+	BorderVarWeftFabricAddress  = "weft_fabric_address"
+	BorderVarWeftL3Offset       = "weft_l3_offset"
+	BorderVarWeftOverlayIfindex = "weft_overlay_ifindex"
+	BorderVarWeftProbePort      = "weft_probe_port"
+	BorderVarWeftProbeType      = "weft_probe_type"
+	BorderVarWeftVni            = "weft_vni"
 )
 
 // LoadBorder returns the embedded CollectionSpec for Border.
@@ -218,6 +237,13 @@ type BorderMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BorderVariableSpecs struct {
+	WeftChannelPort    *ebpf.VariableSpec `ebpf:"weft_channel_port"`
+	WeftFabricAddress  *ebpf.VariableSpec `ebpf:"weft_fabric_address"`
+	WeftL3Offset       *ebpf.VariableSpec `ebpf:"weft_l3_offset"`
+	WeftOverlayIfindex *ebpf.VariableSpec `ebpf:"weft_overlay_ifindex"`
+	WeftProbePort      *ebpf.VariableSpec `ebpf:"weft_probe_port"`
+	WeftProbeType      *ebpf.VariableSpec `ebpf:"weft_probe_type"`
+	WeftVni            *ebpf.VariableSpec `ebpf:"weft_vni"`
 }
 
 // BorderObjects contains all objects after they have been loaded into the kernel.
@@ -287,6 +313,13 @@ func (m *BorderMaps) Close() error {
 //
 // It can be passed to LoadBorderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BorderVariables struct {
+	WeftChannelPort    *ebpf.Variable `ebpf:"weft_channel_port"`
+	WeftFabricAddress  *ebpf.Variable `ebpf:"weft_fabric_address"`
+	WeftL3Offset       *ebpf.Variable `ebpf:"weft_l3_offset"`
+	WeftOverlayIfindex *ebpf.Variable `ebpf:"weft_overlay_ifindex"`
+	WeftProbePort      *ebpf.Variable `ebpf:"weft_probe_port"`
+	WeftProbeType      *ebpf.Variable `ebpf:"weft_probe_type"`
+	WeftVni            *ebpf.Variable `ebpf:"weft_vni"`
 }
 
 // BorderPrograms contains all programs after they have been loaded into the kernel.

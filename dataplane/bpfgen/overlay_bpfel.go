@@ -36,6 +36,12 @@ const (
 	OverlayMapWeftWire4Long       = "weft_wire4_long"
 	OverlayProgWeftOverlayEgress  = "weft_overlay_egress"
 	OverlayProgWeftOverlayIngress = "weft_overlay_ingress"
+	OverlayVarWeftChannelPort     = "weft_channel_port"
+	OverlayVarWeftFabricAddress   = "weft_fabric_address"
+	OverlayVarWeftL3Offset        = "weft_l3_offset"
+	OverlayVarWeftOverlayIfindex  = "weft_overlay_ifindex"
+	OverlayVarWeftProbePort       = "weft_probe_port"
+	OverlayVarWeftVni             = "weft_vni"
 )
 
 // LoadOverlay returns the embedded CollectionSpec for Overlay.
@@ -112,6 +118,12 @@ type OverlayMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OverlayVariableSpecs struct {
+	WeftChannelPort    *ebpf.VariableSpec `ebpf:"weft_channel_port"`
+	WeftFabricAddress  *ebpf.VariableSpec `ebpf:"weft_fabric_address"`
+	WeftL3Offset       *ebpf.VariableSpec `ebpf:"weft_l3_offset"`
+	WeftOverlayIfindex *ebpf.VariableSpec `ebpf:"weft_overlay_ifindex"`
+	WeftProbePort      *ebpf.VariableSpec `ebpf:"weft_probe_port"`
+	WeftVni            *ebpf.VariableSpec `ebpf:"weft_vni"`
 }
 
 // OverlayObjects contains all objects after they have been loaded into the kernel.
@@ -181,6 +193,12 @@ func (m *OverlayMaps) Close() error {
 //
 // It can be passed to LoadOverlayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OverlayVariables struct {
+	WeftChannelPort    *ebpf.Variable `ebpf:"weft_channel_port"`
+	WeftFabricAddress  *ebpf.Variable `ebpf:"weft_fabric_address"`
+	WeftL3Offset       *ebpf.Variable `ebpf:"weft_l3_offset"`
+	WeftOverlayIfindex *ebpf.Variable `ebpf:"weft_overlay_ifindex"`
+	WeftProbePort      *ebpf.Variable `ebpf:"weft_probe_port"`
+	WeftVni            *ebpf.Variable `ebpf:"weft_vni"`
 }
 
 // OverlayPrograms contains all programs after they have been loaded into the kernel.
