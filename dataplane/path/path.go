@@ -37,8 +37,3 @@ type Link struct {
 	Cluster uint8
 	State   v1alpha1.PathState
 }
-
-// Choose returns the words for every cluster of the input.
-func Choose(in Input) plan.Words {
-	return in.Previous
-}
