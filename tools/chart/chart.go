@@ -1,0 +1,56 @@
+// Package chart holds Weft's Helm chart, the one source of its manifests, and
+// renders it without Helm's command or a release.
+package chart
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	helmchart "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+
+	"github.com/weft-fabric/weft/apis/crds"
+)
+
+// The prefix all: takes in _helpers.tpl too.
+//
+//go:embed all:weft
+var files embed.FS
+
+// Load returns the chart. Its CRDs are those of apis/crds, which exist only
+// there.
+func Load() (*helmchart.Chart, error) {
+	sources, err := fs.Sub(files, "weft")
+	if err != nil {
+		return nil, fmt.Errorf("open embedded chart: %w", err)
+	}
+	buffered, err := read(nil, sources, "")
+	if err != nil {
+		return nil, fmt.Errorf("read embedded chart: %w", err)
+	}
+	if buffered, err = read(buffered, crds.Files, "crds/"); err != nil {
+		return nil, fmt.Errorf("read embedded CRDs: %w", err)
+	}
+	loaded, err := loader.LoadFiles(buffered)
+	if err != nil {
+		return nil, fmt.Errorf("load embedded chart: %w", err)
+	}
+	return loaded, nil
+}
+
+func read(into []*loader.BufferedFile, from fs.FS, prefix string) ([]*loader.BufferedFile, error) {
+	err := fs.WalkDir(from, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, ".go") {
+			return err
+		}
+		data, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		into = append(into, &loader.BufferedFile{Name: prefix + path, Data: data})
+		return nil
+	})
+	return into, err
+}
