@@ -6,10 +6,18 @@ package agentapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
 	"log/slog"
 	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
 
 	"github.com/weft-fabric/weft/apis/agent"
+	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
@@ -42,24 +50,88 @@ type State struct {
 	ChannelEndpoint string
 }
 
+// channelListen is where neighbors' channels come in.
+func (s State) channelListen() netip.AddrPort {
+	if !s.ChannelAddress.IsValid() {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(s.ChannelAddress, v1alpha1.ChannelPort)
+}
+
 // Server is the agent's API. Its methods are safe for concurrent use.
 type Server struct {
-	options Options
+	options     Options
+	certificate tls.Certificate
+	splices     splices
+
+	mu      sync.Mutex
+	state   State
+	changed chan struct{} // closed when the state changes
 }
 
 // New loads the server's key from the state folder, or makes it.
-func New(options Options) (*Server, error) { return &Server{options: options}, nil }
+func New(options Options) (*Server, error) {
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	key, err := loadKey(options.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := identity.Certificate(key)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{options: options, certificate: certificate, changed: make(chan struct{})}, nil
+}
 
 // CertificateSHA256 returns the SHA-256 of the server's certificate (DER) in
 // lower-case hexadecimal, as FabricNode.status.agentCertificate publishes it.
-func (s *Server) CertificateSHA256() string { return "" }
+func (s *Server) CertificateSHA256() string {
+	sum := sha256.Sum256(s.certificate.Certificate[0])
+	return hex.EncodeToString(sum[:])
+}
 
 // SetState takes effect at once: listeners appear, move and go with it, and so
 // do connections that it no longer allows.
-func (s *Server) SetState(state State) {}
+func (s *Server) SetState(state State) {
+	state.Peers = slices.Clone(state.Peers)
+	s.mu.Lock()
+	same := reflect.DeepEqual(s.state, state)
+	if !same {
+		s.state = state
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+	s.mu.Unlock()
+	if !same {
+		s.splices.keep(func(peer netip.Addr) bool { return slices.Contains(state.Peers, peer) })
+	}
+}
 
-// Run serves until the context ends.
+// current state, and a channel that closes when it is no longer current.
+func (s *Server) current() (State, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.changed
+}
+
+// Run serves until the context ends. It is called once.
 func (s *Server) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	group.Go(func() { s.listen(ctx, "agent API", func(st State) netip.AddrPort { return st.Listen }, s.serveAPI) })
+	group.Go(func() { s.listen(ctx, "peer channel", State.channelListen, s.serveChannel) })
 	<-ctx.Done()
+	s.splices.keep(func(netip.Addr) bool { return false })
+	group.Wait()
+	return nil
+}
+
+// allowed says whether an identity may use the API now.
+func (s *Server) allowed(id v1alpha1.Identity) error {
+	state, _ := s.current()
+	if state.Identity == "" || id != state.Identity {
+		return errors.New("only the controller of this cluster may use an agent's API")
+	}
 	return nil
 }

@@ -2,7 +2,6 @@
 package metrics
 
 import (
-	"context"
 	"time"
 
 	"github.com/weft-fabric/weft/apis/agent"
@@ -43,19 +42,4 @@ type Sources struct {
 	Lanes        func() ([]LanePeer, error)
 	// Ready returns nil once the node's plan has been applied, else why not.
 	Ready func() error
-}
-
-// Server of /metrics, /healthz and /readyz.
-type Server struct {
-	sources Sources
-}
-
-// New returns a Server with a registry of its own.
-func New(sources Sources) *Server { return &Server{sources: sources} }
-
-// Run serves on address (host:port) until the context ends. It returns an
-// error at once if it cannot listen.
-func (s *Server) Run(ctx context.Context, address string) error {
-	<-ctx.Done()
-	return nil
 }
