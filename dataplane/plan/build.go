@@ -78,9 +78,9 @@ type network struct {
 // flags of the network's entries in maps.
 func (n network) flags() uint8 {
 	if n.kind == v1alpha1.NetworkNode {
-		return netValid | netNode
+		return bpfgen.NetValid | bpfgen.NetNode
 	}
-	return netValid
+	return bpfgen.NetValid
 }
 
 func (n network) entry() bpfgen.BorderWeftNet {
@@ -136,7 +136,7 @@ func (b *builder) ownNetworks() {
 			b.problem("", "own network %s (%s) is left out: %v", o.Name, o.CIDR, err)
 			continue
 		}
-		id := networkID{self, uint8(o.Index)}
+		id := networkID{bpfgen.Self, uint8(o.Index)}
 		b.networks[id] = network{id, o.Kind, p}
 	}
 }
@@ -145,7 +145,7 @@ func (b *builder) ownNetworks() {
 func (b *builder) ownPrefixes(kind v1alpha1.NetworkKind) []netip.Prefix {
 	var out []netip.Prefix
 	for id, n := range b.networks {
-		if id.cluster == self && n.kind == kind {
+		if id.cluster == bpfgen.Self && n.kind == kind {
 			out = append(out, n.local)
 		}
 	}

@@ -179,7 +179,7 @@ func (b *builder) endpoints(n *neighbor, object *v1alpha1.NeighborPeer) []string
 func (b *builder) localView() {
 	for _, n := range b.networks {
 		entry := n.entry()
-		insert(b.plan.Maps.View4, b.plan.Maps.View4Long, &b.plan.Maps.Lengths.View4, n.local, entry, bpfgen.BorderWeftNet{Flags: netLonger})
+		insert(b.plan.Maps.View4, b.plan.Maps.View4Long, &b.plan.Maps.Lengths.View4, n.local, entry, bpfgen.BorderWeftNet{Flags: bpfgen.NetLonger})
 	}
 	for _, n := range b.accepted {
 		mtu := b.clusterMTU(n)

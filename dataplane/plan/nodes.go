@@ -21,7 +21,7 @@ type clusterNode struct {
 
 func (n *clusterNode) placeFlags() uint32 {
 	if n.self {
-		return placeLocal
+		return bpfgen.PlaceLocal
 	}
 	return 0
 }
@@ -62,8 +62,7 @@ func (b *builder) clusterNode(object *v1alpha1.FabricNode, taken map[netip.Addr]
 		}
 	}
 	b.nodes = append(b.nodes, n)
-	b.plan.Maps.Nodes4[be32(n.underlay)] = 1
-	b.gateway(&n)
+	b.plan.Maps.Nodes4[bpfgen.Address4(n.underlay)] = b.gateway(&n)
 	b.places(&n)
 	if n.fabric.IsValid() {
 		b.plan.Names.Nodes = append(b.plan.Names.Nodes, NodeName{Name: object.Name, GatewayID: object.Spec.GatewayID, FabricAddress: n.fabric})
@@ -89,23 +88,26 @@ func (b *builder) fabricAddress(object *v1alpha1.FabricNode, taken map[netip.Add
 	return a, fmt.Errorf("%s is not in a node network of FabricConfig.status.networks", a)
 }
 
-func (b *builder) gateway(n *clusterNode) {
+// gateway enters the node under its gateway id, if it has one, and returns the
+// flags by which the overlay's guard knows the node.
+func (b *builder) gateway(n *clusterNode) uint32 {
 	id := n.object.Spec.GatewayID
 	if id == 0 {
-		return
+		return 0
 	}
 	if _, ok := b.plan.Maps.Gateways4[uint32(id)]; ok || id < 1 || id > 255 {
 		b.problem("", "node %s is not used as a gateway: its gateway id %d is not unique or not within 1 to 255", n.object.Name, id)
-		return
+		return 0
 	}
-	b.plan.Maps.Gateways4[uint32(id)] = bpfgen.BorderWeftGateway4{Underlay: be32(n.underlay), Flags: n.placeFlags()}
+	b.plan.Maps.Gateways4[uint32(id)] = bpfgen.BorderWeftGateway4{Underlay: bpfgen.Address4(n.underlay), Flags: n.placeFlags()}
+	return bpfgen.NodeGateway
 }
 
 // places enters the node's fabric address and pods. A pod prefix outside the
 // pod networks is refused: it would win over the fabric's own addresses.
 func (b *builder) places(n *clusterNode) {
 	if n.fabric.IsValid() {
-		b.place(netip.PrefixFrom(n.fabric, 32), bpfgen.BorderWeftPlace4{Underlay: be32(n.underlay), Flags: n.placeFlags() | placeFabric})
+		b.place(netip.PrefixFrom(n.fabric, 32), bpfgen.BorderWeftPlace4{Underlay: bpfgen.Address4(n.underlay), Flags: n.placeFlags() | bpfgen.PlaceFabric})
 	}
 	pods := b.ownPrefixes(v1alpha1.NetworkPod)
 	refused, first := 0, ""
@@ -114,7 +116,7 @@ func (b *builder) places(n *clusterNode) {
 		if err == nil && !ok {
 			continue
 		}
-		if err != nil || !contains(pods, p) || !b.place(p, bpfgen.BorderWeftPlace4{Underlay: be32(n.underlay), Flags: n.placeFlags()}) {
+		if err != nil || !contains(pods, p) || !b.place(p, bpfgen.BorderWeftPlace4{Underlay: bpfgen.Address4(n.underlay), Flags: n.placeFlags()}) {
 			if refused++; refused == 1 {
 				first = string(cidr)
 			}

@@ -53,22 +53,15 @@ func parseNetwork(cidr v1alpha1.CIDR) (p netip.Prefix, ok bool, err error) {
 	return p, true, nil
 }
 
-// be32 returns an IPv4 address as bpf2go declares __be32: the four bytes of the
-// wire as they lie in memory.
-func be32(a netip.Addr) uint32 {
-	bytes := a.As4()
-	return binary.NativeEndian.Uint32(bytes[:])
-}
-
-// mask returns the network mask of a prefix length, like be32.
+// mask returns the network mask of a prefix length in the form of map values.
 func mask(bits int) uint32 {
 	var bytes [4]byte
 	binary.BigEndian.PutUint32(bytes[:], ^uint32(0)<<(32-bits))
-	return binary.NativeEndian.Uint32(bytes[:])
+	return bpfgen.Address4(netip.AddrFrom4(bytes))
 }
 
 func prefixKey(p netip.Prefix) bpfgen.BorderWeftPrefix4 {
-	return bpfgen.BorderWeftPrefix4{Prefix: be32(p.Addr()), PrefixLen: uint32(p.Bits())}
+	return bpfgen.BorderWeftPrefix4{Prefix: bpfgen.Address4(p.Addr()), PrefixLen: uint32(p.Bits())}
 }
 
 // lengthBit is the bit of a prefix length in a word of lengths.

@@ -83,7 +83,7 @@ func (b *builder) neighborRows(n *neighbor) {
 	for _, p := range n.peers {
 		peers[int32(p.gateway)], theirs[p] = p, &disjoint{}
 		b.plan.Maps.Links[uint32(p.link)] = Link{Lane: LaneDevice, Value: bpfgen.BorderWeftLink{
-			Flags: linkValid, Cluster: n.cluster,
+			Flags: bpfgen.LinkValid, Cluster: n.cluster,
 			OwnGateway: uint8(b.self.Spec.GatewayID), RemoteGateway: p.gateway,
 		}}
 	}
@@ -130,9 +130,9 @@ func (b *builder) row(n *neighbor, p *peer, r *v1alpha1.Row, theirs *disjoint) e
 	if string(r.Local) != network.local.String() || wire.Bits() != network.local.Bits() {
 		return fmt.Errorf("that network is %s here, and both prefixes must have its length", network.local)
 	}
-	side := uint8(sideOurs)
+	side := uint8(bpfgen.SideOurs)
 	if r.Side == v1alpha1.RowTheirs {
-		side = sideTheirs
+		side = bpfgen.SideTheirs
 	}
 	key := bpfgen.BorderWeftRowKey{Link: p.link, Side: side, Cluster: network.id.cluster, Network: network.id.index}
 	if _, ok := b.plan.Maps.Rows4[key]; ok {
@@ -150,8 +150,8 @@ func (b *builder) row(n *neighbor, p *peer, r *v1alpha1.Row, theirs *disjoint) e
 		return err
 	}
 	b.plan.Maps.Rows4[key] = bpfgen.BorderWeftRow4{
-		Local: be32(network.local.Addr()), Wire: be32(wire.Addr()), Mask: mask(wire.Bits()),
-		Delta: delta(network.local, wire),
+		Local: bpfgen.Address4(network.local.Addr()), Wire: bpfgen.Address4(wire.Addr()), Mask: mask(wire.Bits()),
+		Delta: bpfgen.Delta(network.local, wire),
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (b *builder) row(n *neighbor, p *peer, r *v1alpha1.Row, theirs *disjoint) e
 // ours enters a wire prefix that this cluster chose: whose source it is at
 // ingress.
 func (b *builder) ours(n *neighbor, p *peer, network network, wire netip.Prefix) error {
-	if network.id.cluster == self {
+	if network.id.cluster == bpfgen.Self {
 		return errors.New("own networks do not enter from a neighbor")
 	}
 	if wire != network.local && !contains(b.wirePools(), wire) {
@@ -172,7 +172,7 @@ func (b *builder) ours(n *neighbor, p *peer, network network, wire netip.Prefix)
 		Link: p.link, Flags: network.flags(), PrefixLen: uint8(wire.Bits()),
 		Cluster: network.id.cluster, Network: network.id.index,
 	}
-	insert(b.plan.Maps.Wire4, b.plan.Maps.Wire4Long, &b.plan.Maps.Lengths.Wire4, wire, value, bpfgen.BorderWeftWire{Flags: netLonger})
+	insert(b.plan.Maps.Wire4, b.plan.Maps.Wire4Long, &b.plan.Maps.Lengths.Wire4, wire, value, bpfgen.BorderWeftWire{Flags: bpfgen.NetLonger})
 	b.plan.Maps.Accept[bpfgen.BorderWeftAcceptKey{Link: p.link, Cluster: network.id.cluster}] = 1
 	p.AllowedIPs = append(p.AllowedIPs, wire)
 	if network.id.cluster == n.cluster && network.kind == v1alpha1.NetworkNode {
@@ -190,12 +190,12 @@ func (b *builder) theirs(n *neighbor, p *peer, network network, wire netip.Prefi
 	if err := named.add(wire, "this link"); err != nil {
 		return err
 	}
-	key := bpfgen.BorderWeftTheirsKey{Prefix: be32(wire.Addr()), Link: p.link, PrefixLen: uint8(wire.Bits())}
+	key := bpfgen.BorderWeftTheirsKey{Prefix: bpfgen.Address4(wire.Addr()), Link: p.link, PrefixLen: uint8(wire.Bits())}
 	b.plan.Maps.Theirs4[key] = network.entry()
 	link := b.plan.Maps.Links[uint32(p.link)]
 	link.Value.TheirsLengths |= lengthBit(wire)
 	b.plan.Maps.Links[uint32(p.link)] = link
-	if network.id.cluster == self && network.kind == v1alpha1.NetworkNode {
+	if network.id.cluster == bpfgen.Self && network.kind == v1alpha1.NetworkNode {
 		p.probeSource = wire.Addr()
 	}
 	return nil
