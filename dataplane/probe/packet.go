@@ -4,30 +4,27 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"unsafe"
 
 	"golang.org/x/net/bpf"
 
 	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
-// Layout of a probe: an IPv4 header without options, a UDP header, and struct
-// weft_probe of bpf/lib/abi.h.
+// A probe is an IPv4 header without options, a UDP header, and a
+// bpfgen.BorderWeftProbe, whose layout is that of bpf/lib/abi.h.
 const (
 	ipv4Length  = 20
 	udpLength   = 8
-	probeLength = 56
+	probeLength = int(unsafe.Sizeof(bpfgen.BorderWeftProbe{}))
 
-	probeVersion = 1
-	typeRequest  = 1
-	typeAnswer   = 2
-
-	offVersion   = 0
-	offType      = 1
-	offSequence  = 4
-	offClock     = 8
-	offSender    = 16
-	offFragments = 20
-	offReach     = 24
+	offVersion   = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.Version))
+	offType      = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.Type))
+	offSequence  = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.Sequence))
+	offClock     = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.ClockNs))
+	offSender    = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.Sender))
+	offFragments = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.OuterFragments))
+	offReach     = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.Reach))
 
 	packetLength = ipv4Length + udpLength + probeLength
 )
@@ -46,7 +43,7 @@ type request struct {
 func (r request) marshal() []byte {
 	b := make([]byte, packetLength)
 	b[0] = 0x45
-	binary.BigEndian.PutUint16(b[2:], packetLength)
+	binary.BigEndian.PutUint16(b[2:], uint16(packetLength))
 	b[6] = 0x40 // do not fragment
 	b[8] = 64   // TTL
 	b[9] = 17   // UDP
@@ -57,9 +54,9 @@ func (r request) marshal() []byte {
 	udp := b[ipv4Length:]
 	binary.BigEndian.PutUint16(udp[0:], r.port)
 	binary.BigEndian.PutUint16(udp[2:], r.port)
-	binary.BigEndian.PutUint16(udp[4:], udpLength+probeLength)
+	binary.BigEndian.PutUint16(udp[4:], uint16(udpLength+probeLength))
 	p := udp[udpLength:]
-	p[offVersion], p[offType] = probeVersion, typeRequest
+	p[offVersion], p[offType] = bpfgen.ProbeVersion, bpfgen.ProbeRequest
 	binary.BigEndian.PutUint32(p[offSequence:], r.sequence)
 	binary.BigEndian.PutUint64(p[offClock:], r.clock)
 	binary.BigEndian.PutUint32(p[offSender:], r.sender)
@@ -92,11 +89,11 @@ func parseAnswer(b []byte, port uint16) (answerPacket, error) {
 	}
 	udp := b[headerLength:]
 	if binary.BigEndian.Uint16(udp[0:]) != port || binary.BigEndian.Uint16(udp[2:]) != port ||
-		binary.BigEndian.Uint16(udp[4:]) < udpLength+probeLength {
+		binary.BigEndian.Uint16(udp[4:]) < uint16(udpLength+probeLength) {
 		return a, errNoAnswer
 	}
 	p := udp[udpLength:]
-	if p[offVersion] != probeVersion || p[offType] != typeAnswer {
+	if p[offVersion] != bpfgen.ProbeVersion || p[offType] != bpfgen.ProbeAnswer {
 		return a, errNoAnswer
 	}
 	a.source = netip.AddrFrom4([4]byte(b[12:16]))
@@ -129,9 +126,9 @@ func answerFilter(port uint16, sender uint32) ([]bpf.RawInstruction, error) {
 		7:  bpf.LoadMemShift{Off: 0},
 		8:  bpf.LoadIndirect{Off: 0, Size: 4}, // both ports
 		9:  bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(port)<<16 | uint32(port), SkipTrue: skip(9)},
-		10: bpf.LoadIndirect{Off: udpLength + offVersion, Size: 2},
-		11: bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: probeVersion<<8 | typeAnswer, SkipTrue: skip(11)},
-		12: bpf.LoadIndirect{Off: udpLength + offSender, Size: 4},
+		10: bpf.LoadIndirect{Off: uint32(udpLength + offVersion), Size: 2},
+		11: bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: bpfgen.ProbeVersion<<8 | bpfgen.ProbeAnswer, SkipTrue: skip(11)},
+		12: bpf.LoadIndirect{Off: uint32(udpLength + offSender), Size: 4},
 		13: bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: sender, SkipTrue: skip(13)},
 		14: bpf.RetConstant{Val: maxAnswer},
 		15: bpf.RetConstant{Val: 0},

@@ -10,6 +10,8 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/bpf"
+
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
 const (
@@ -51,7 +53,7 @@ func TestRequestBytes(t *testing.T) {
 	want := build(t,
 		layers.IPv4{SrcIP: testSource.AsSlice(), DstIP: testDestination.AsSlice(), Flags: layers.IPv4DontFragment},
 		layers.UDP{SrcPort: testPort, DstPort: testPort},
-		payload(typeRequest, 7, 1<<40, testSender, 0, [4]uint64{}))
+		payload(bpfgen.ProbeRequest, 7, 1<<40, testSender, 0, [4]uint64{}))
 	got := request{source: testSource, destination: testDestination, port: testPort, sequence: 7, clock: 1 << 40, sender: testSender}.marshal()
 	require.Equal(t, want, got)
 }
@@ -66,7 +68,7 @@ func TestAnswerFilterAndParser(t *testing.T) {
 
 	ip := layers.IPv4{SrcIP: testDestination.AsSlice(), DstIP: testSource.AsSlice()}
 	udp := layers.UDP{SrcPort: testPort, DstPort: testPort}
-	good := payload(typeAnswer, 7, 99, testSender, 3, [4]uint64{1: 1 << 5})
+	good := payload(bpfgen.ProbeAnswer, 7, 99, testSender, 3, [4]uint64{1: 1 << 5})
 	withOptions := ip
 	withOptions.Options = []layers.IPv4Option{{OptionType: 1}, {OptionType: 1}, {OptionType: 1}, {OptionType: 1}}
 	fragment := ip
@@ -78,7 +80,7 @@ func TestAnswerFilterAndParser(t *testing.T) {
 	}{
 		"answer":              {build(t, ip, udp, good), true},
 		"answer with options": {build(t, withOptions, udp, good), true},
-		"request":             {build(t, ip, udp, payload(typeRequest, 7, 99, testSender, 3, [4]uint64{})), false},
+		"request":             {build(t, ip, udp, payload(bpfgen.ProbeRequest, 7, 99, testSender, 3, [4]uint64{})), false},
 		"other version":       {build(t, ip, udp, version2), false},
 		"fragment":            {build(t, fragment, udp, good), false},
 		"other port":          {build(t, ip, layers.UDP{SrcPort: testPort, DstPort: 53}, good), false},
@@ -93,7 +95,7 @@ func TestAnswerFilterAndParser(t *testing.T) {
 		// The filter does not see a length; the parser does.
 		require.Equal(t, c.pass, n > 0, name)
 	}
-	n, err := machine.Run(build(t, ip, udp, payload(typeAnswer, 7, 99, testSender+1, 3, [4]uint64{})))
+	n, err := machine.Run(build(t, ip, udp, payload(bpfgen.ProbeAnswer, 7, 99, testSender+1, 3, [4]uint64{})))
 	require.NoError(t, err)
 	require.Zero(t, n, "another prober's answer")
 
@@ -112,7 +114,7 @@ func tcp(t *testing.T) []byte {
 	buffer := gopacket.NewSerializeBuffer()
 	require.NoError(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true},
 		&layers.IPv4{Version: 4, Protocol: layers.IPProtocolTCP, SrcIP: net.IP{1, 1, 1, 1}, DstIP: net.IP{2, 2, 2, 2}},
-		&layers.TCP{SrcPort: testPort, DstPort: testPort}, gopacket.Payload(payload(typeAnswer, 7, 99, testSender, 3, [4]uint64{}))))
+		&layers.TCP{SrcPort: testPort, DstPort: testPort}, gopacket.Payload(payload(bpfgen.ProbeAnswer, 7, 99, testSender, 3, [4]uint64{}))))
 	return buffer.Bytes()
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
 // enterNamespace moves the calling test into a network namespace of its own,
@@ -67,13 +68,13 @@ func (e *farEnd) reflect() {
 			continue
 		}
 		ip := b[e.header:]
-		if ip[0] != 0x45 || ip[9] != 17 || ip[28+offType] != typeRequest {
+		if ip[0] != 0x45 || ip[9] != 17 || ip[28+offType] != bpfgen.ProbeRequest {
 			continue
 		}
 		for i := range 4 {
 			ip[12+i], ip[16+i] = ip[16+i], ip[12+i]
 		}
-		ip[28+offType] = typeAnswer
+		ip[28+offType] = bpfgen.ProbeAnswer
 		ip[28+offReach] = 0x04
 		if b = (*e.alter.Load())(b); b != nil {
 			_, _ = e.file.Write(b)
