@@ -159,7 +159,6 @@ const (
 	BorderVarWeftL3Offset       = "weft_l3_offset"
 	BorderVarWeftOverlayIfindex = "weft_overlay_ifindex"
 	BorderVarWeftProbePort      = "weft_probe_port"
-	BorderVarWeftProbeType      = "weft_probe_type"
 	BorderVarWeftVni            = "weft_vni"
 )
 
@@ -242,7 +241,6 @@ type BorderVariableSpecs struct {
 	WeftL3Offset       *ebpf.VariableSpec `ebpf:"weft_l3_offset"`
 	WeftOverlayIfindex *ebpf.VariableSpec `ebpf:"weft_overlay_ifindex"`
 	WeftProbePort      *ebpf.VariableSpec `ebpf:"weft_probe_port"`
-	WeftProbeType      *ebpf.VariableSpec `ebpf:"weft_probe_type"`
 	WeftVni            *ebpf.VariableSpec `ebpf:"weft_vni"`
 }
 
@@ -318,7 +316,6 @@ type BorderVariables struct {
 	WeftL3Offset       *ebpf.Variable `ebpf:"weft_l3_offset"`
 	WeftOverlayIfindex *ebpf.Variable `ebpf:"weft_overlay_ifindex"`
 	WeftProbePort      *ebpf.Variable `ebpf:"weft_probe_port"`
-	WeftProbeType      *ebpf.Variable `ebpf:"weft_probe_type"`
 	WeftVni            *ebpf.Variable `ebpf:"weft_vni"`
 }
 
