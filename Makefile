@@ -54,7 +54,7 @@ images: build ## pack the programs into out/weft.tar and out/traffic.tar
 
 .PHONY: chart
 chart: build ## pack the Helm chart into out/
-	bin/weftctl chart --output out
+	bin/weftctl chart --directory out
 
 .PHONY: codegen-tools
 codegen-tools:

@@ -1,0 +1,61 @@
+package command
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
+)
+
+func newRecord(env *environment) *cobra.Command {
+	var name, pods string
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Print the ForeignCluster that makes this cluster known to another",
+		Long: `Prints the object that the other side applies. It holds the record that this cluster signed, and nothing secret.
+What access it grants is the other side's decision: read it there before applying.`,
+		Example: `  weftctl record --context berlin > berlin.yaml
+  kubectl --context milan apply -f berlin.yaml`,
+		Args: arguments(cobra.NoArgs, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			access, err := podAccess("--pods", pods)
+			if err != nil {
+				return err
+			}
+			c, err := kube.Connect(cmd.Context(), env.access)
+			if err != nil {
+				return err
+			}
+			self, err := peering.ReadSelf(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				name = string(self.ClusterID)
+			}
+			object := self.ForeignCluster(name, access).Object
+			return env.print(object, func(w io.Writer) {
+				fmt.Fprintf(w, "# Cluster %s in its own words. access says which flows it may open to your pods: All or None.\n", self.ClusterID)
+				data, _ := yaml.Marshal(object) // plain maps and strings
+				_, _ = w.Write(data)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "local name there (default this cluster's ID)")
+	cmd.Flags().StringVar(&pods, "pods", string(v1alpha1.PodAccessAll), "access to write into it: All or None")
+	return cmd
+}
+
+// podAccess reads a flag's value, which may be empty.
+func podAccess(flag, value string) (v1alpha1.PodAccess, error) {
+	switch access := v1alpha1.PodAccess(value); access {
+	case "", v1alpha1.PodAccessAll, v1alpha1.PodAccessNone:
+		return access, nil
+	}
+	return "", usageError{fmt.Errorf("%s %s is not known: choose All or None", flag, value)}
+}

@@ -1,0 +1,101 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/wait"
+	"github.com/weft-fabric/weft/tools/chart"
+)
+
+// goneLimit bounds the wait for the API server to finish deletions.
+const goneLimit = 60 * time.Second
+
+// removeWorkloads deletes what runs, and waits until it has ended.
+func removeWorkloads(ctx context.Context, c client.Client, m chart.Manifests, progress wait.Progress) error {
+	var workloads []*unstructured.Unstructured
+	for _, object := range m.Objects {
+		if kind := object.GetKind(); (kind == "DaemonSet" || kind == "Deployment") && object.GetName() != sweepName {
+			workloads = append(workloads, object)
+		}
+	}
+	return removeAll(ctx, c, workloads, progress)
+}
+
+// Remove deletes the chart's objects in the reverse of the order in which they
+// are applied, then the CRDs and with them every object of the fabric, and
+// waits until all are gone.
+func Remove(ctx context.Context, c client.Client, m chart.Manifests, progress wait.Progress) error {
+	return removeAll(ctx, c, append(slices.Clone(m.CRDs), m.Objects...), progress)
+}
+
+func removeAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, progress wait.Progress) error {
+	for _, object := range slices.Backward(objects) {
+		if err := remove(ctx, c, object); err != nil {
+			return err
+		}
+	}
+	err := wait.Until(ctx, goneLimit, progress, func(ctx context.Context) (string, error) { return remaining(ctx, c, objects) })
+	if err != nil {
+		return fmt.Errorf("wait for the deletion: %w; it goes on by itself, `kubectl -n %s get all` shows what is left", err, v1alpha1.SystemNamespace)
+	}
+	return nil
+}
+
+func remove(ctx context.Context, c client.Client, object *unstructured.Unstructured) error {
+	err := c.Delete(ctx, reference(object), client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if err != nil && !kube.Missing(err) {
+		return kube.Explain(err, "delete", object.GetKind()+" "+object.GetName())
+	}
+	return nil
+}
+
+// remaining names an object that still exists.
+func remaining(ctx context.Context, c client.Reader, objects []*unstructured.Unstructured) (string, error) {
+	for _, object := range objects {
+		left := reference(object)
+		err := c.Get(ctx, client.ObjectKeyFromObject(object), left)
+		if kube.Missing(err) {
+			continue
+		}
+		if err != nil {
+			return "", kube.Explain(err, "read", object.GetKind()+" "+object.GetName())
+		}
+		return fmt.Sprintf("deleting %s %s", object.GetKind(), object.GetName()), nil
+	}
+	return "", nil
+}
+
+func reference(object *unstructured.Unstructured) *unstructured.Unstructured {
+	r := &unstructured.Unstructured{}
+	r.SetGroupVersionKind(object.GroupVersionKind())
+	r.SetNamespace(object.GetNamespace())
+	r.SetName(object.GetName())
+	return r
+}
+
+// readyNodes counts the nodes that can run a pod now.
+func readyNodes(ctx context.Context, c client.Reader) (int32, error) {
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return 0, kube.Explain(err, "list", "Nodes")
+	}
+	var ready int32
+	for _, node := range nodes.Items {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready, nil
+}

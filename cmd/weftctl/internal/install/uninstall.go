@@ -1,0 +1,187 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/wait"
+	"github.com/weft-fabric/weft/tools/chart"
+)
+
+// nodesLimit bounds the wait for the nodes to clean themselves; the controller
+// itself gives them 60 s.
+const nodesLimit = 75 * time.Second
+
+// reasonTornDown is the reason of a FabricNode's Ready condition once its
+// agent has removed everything from the node.
+const reasonTornDown = "TornDown"
+
+// Leftovers is what an uninstall could not clean.
+type Leftovers struct {
+	// Nodes whose agents did not report that they cleaned up.
+	Nodes []string `json:"nodes,omitempty"`
+	// Peers whose side was not told.
+	Peers []string `json:"peers,omitempty"`
+	// Folders that may still be there on some nodes.
+	Folders []string `json:"folders,omitempty"`
+}
+
+// Uninstall takes Weft out of the cluster: first the peerings, then what is on
+// the nodes, both by the programs that made it, then those programs and the
+// API objects. With force it goes on where a program does not answer.
+func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.Progress) (Leftovers, error) {
+	var left Leftovers
+	values, err := installedImage(ctx, c)
+	if err != nil {
+		return left, err
+	}
+	manifests, err := chart.Render(values, c.Version)
+	if err != nil {
+		return left, err
+	}
+	if left.Peers, err = partAll(ctx, c, force, progress); err != nil {
+		return left, err
+	}
+	if left.Nodes, err = releaseNodes(ctx, c, force, progress); err != nil {
+		return left, err
+	}
+	if err := removeWorkloads(ctx, c, manifests, progress); err != nil {
+		return left, err
+	}
+	swept, err := sweep(ctx, c, manifests, progress)
+	if err != nil {
+		return left, err
+	}
+	if !swept {
+		left.Folders = []string{"/var/lib/weft", "/run/weft", "/run/wireguard"}
+	}
+	return left, Remove(ctx, c, manifests, progress)
+}
+
+// partAll ends every peering at the same time. It returns the peers that had
+// to be dropped by force.
+func partAll(ctx context.Context, c client.Client, force bool, progress wait.Progress) ([]string, error) {
+	var list v1alpha1.ForeignClusterList
+	if err := c.List(ctx, &list); kube.Missing(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, kube.Explain(err, "list", "ForeignClusters")
+	}
+	var lock sync.Mutex
+	locked := func(line string) {
+		lock.Lock()
+		defer lock.Unlock()
+		progress(line)
+	}
+	var all sync.WaitGroup
+	failures := make([]error, len(list.Items))
+	for i := range list.Items {
+		all.Go(func() { failures[i] = peering.Part(ctx, c, list.Items[i].Name, false, locked) })
+	}
+	all.Wait()
+	var dropped []string
+	for i, failure := range failures {
+		if failure == nil {
+			continue
+		}
+		if !force {
+			return nil, failure
+		}
+		name := list.Items[i].Name
+		if err := peering.DropFinalizer(ctx, c, name); err != nil {
+			return dropped, err
+		}
+		dropped = append(dropped, name)
+	}
+	return dropped, nil
+}
+
+// releaseNodes deletes the FabricConfig, which tells the agents to clean their
+// nodes, and waits for them. It returns the nodes that have not reported back.
+func releaseNodes(ctx context.Context, c client.Client, force bool, progress wait.Progress) ([]string, error) {
+	config := &v1alpha1.FabricConfig{}
+	config.Name = v1alpha1.FabricConfigName
+	if err := c.Delete(ctx, config); kube.Missing(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, kube.Explain(err, "delete", "FabricConfig "+config.Name)
+	}
+	silent := &silentNodes{reported: map[string]bool{}}
+	err := wait.Until(ctx, nodesLimit, progress, func(ctx context.Context) (string, error) {
+		if err := silent.look(ctx, c); err != nil {
+			return "", err
+		}
+		if _, err := kube.FabricConfig(ctx, c); errors.Is(err, kube.ErrNotInstalled) {
+			return "", nil
+		} else if err != nil {
+			return "", err
+		}
+		return silent.pending(), nil
+	})
+	timeout := &wait.TimeoutError{}
+	switch {
+	case err == nil:
+		return silent.names(), nil
+	case !errors.As(err, &timeout):
+		return nil, err
+	case !force:
+		return nil, fmt.Errorf("%w; start weft-controller and the agents (`kubectl -n %s get pods`) and uninstall again, or add --force to leave these nodes as they are",
+			timeout, v1alpha1.SystemNamespace)
+	}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	if err := c.Patch(ctx, config, patch); err != nil && !kube.Missing(err) {
+		return nil, kube.Explain(err, "drop the finalizer of", "FabricConfig "+config.Name)
+	}
+	return silent.names(), nil
+}
+
+// silentNodes keeps book of who has reported: the controller removes the
+// FabricNodes together with the FabricConfig.
+type silentNodes struct {
+	order    []string
+	reported map[string]bool
+}
+
+func (s *silentNodes) look(ctx context.Context, c client.Reader) error {
+	var nodes v1alpha1.FabricNodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return kube.Explain(err, "list", "FabricNodes")
+	}
+	for _, node := range nodes.Items {
+		if _, seen := s.reported[node.Name]; !seen {
+			s.order = append(s.order, node.Name)
+			s.reported[node.Name] = false
+		}
+		ready := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Reason == reasonTornDown {
+			s.reported[node.Name] = true
+		}
+	}
+	return nil
+}
+
+func (s *silentNodes) names() []string {
+	var names []string
+	for _, name := range s.order {
+		if !s.reported[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *silentNodes) pending() string {
+	if names := s.names(); len(names) > 0 {
+		return fmt.Sprintf("waiting for the agents to clean their nodes: %v", names)
+	}
+	return "all nodes are clean, waiting for weft-controller to let go"
+}

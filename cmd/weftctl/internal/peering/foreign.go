@@ -1,0 +1,92 @@
+// Package peering makes two clusters known to each other, and takes that back.
+package peering
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+)
+
+// Self is a cluster as it presents itself to a peer.
+type Self struct {
+	ClusterID v1alpha1.ClusterID
+	Identity  v1alpha1.Identity
+	// Record is the signed record, a line of text.
+	Record string
+	// Gateways that the record lists.
+	Gateways int
+	// Reachable is true if the record names an endpoint to dial.
+	Reachable bool
+	// LanePort is the UDP port that a firewall must let in.
+	LanePort int32
+}
+
+// ReadSelf returns what the cluster says of itself. The error says what is
+// missing while its record is not complete.
+func ReadSelf(ctx context.Context, c client.Reader) (Self, error) {
+	config, err := kube.FabricConfig(ctx, c)
+	if err != nil {
+		return Self{}, err
+	}
+	return selfOf(config)
+}
+
+func selfOf(config *v1alpha1.FabricConfig) (Self, error) {
+	self := Self{ClusterID: config.Spec.ClusterID, Identity: config.Status.Identity, Record: config.Status.Record, LanePort: config.Spec.Ports.Lane}
+	if self.Record == "" {
+		return self, fmt.Errorf("cluster %s has no record yet: wait for weft-controller, `weftctl status` says what it lacks", self.ClusterID)
+	}
+	record, err := identity.ParseRecord(self.Record)
+	if err != nil {
+		return self, fmt.Errorf("read the record of cluster %s: %w", self.ClusterID, err)
+	}
+	self.Identity = record.Identity()
+	self.Gateways = len(record.Gateways)
+	if self.Gateways == 0 {
+		return self, fmt.Errorf("cluster %s has no gateway yet: wait for its agents, `weftctl status` says what they lack", self.ClusterID)
+	}
+	for _, gateway := range record.Gateways {
+		self.Reachable = self.Reachable || len(gateway.Endpoints) > 0
+	}
+	return self, nil
+}
+
+// ForeignCluster returns the object that makes this cluster known to another,
+// under the local name there and with the access that it gets there. An empty
+// access leaves alone what is granted already.
+func (s Self) ForeignCluster(name string, access v1alpha1.PodAccess) *unstructured.Unstructured {
+	spec := map[string]any{"identity": string(s.Identity), "record": s.Record}
+	if access != "" {
+		spec["access"] = map[string]any{"pods": string(access)}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(),
+		"kind":       "ForeignCluster",
+		"metadata":   map[string]any{"name": name},
+		"spec":       spec,
+	}}
+}
+
+// Known returns the ForeignCluster by which c knows the identity, nil if it
+// does not know it.
+func Known(ctx context.Context, c client.Reader, id v1alpha1.Identity) (*v1alpha1.ForeignCluster, error) {
+	var list v1alpha1.ForeignClusterList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, kube.Explain(err, "list", "ForeignClusters")
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Identity == id {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
