@@ -98,6 +98,12 @@ func (l Lab) Link(ctx context.Context, a, b string, rtt time.Duration) error {
 	return err
 }
 
+// Cut drops everything between two clusters silently, until Link.
+func (l Lab) Cut(ctx context.Context, a, b string) error {
+	_, err := output(ctx, nil, l.Program("lab"), "link", a, b, "--down")
+	return err
+}
+
 // LoadImages loads both images into every node.
 func (l Lab) LoadImages(ctx context.Context) error {
 	for _, archive := range []string{"weft.tar", "traffic.tar"} {

@@ -1,0 +1,163 @@
+// Package e2e runs Weft on real Kubernetes clusters in the lab, as a user
+// would: with lab, weftctl and kubectl's API.
+//
+// The tests need the programs and images that `make images` builds, and root.
+// They take the lab over: one that runs is removed first. Environment:
+//
+//	WEFT_E2E_FULL=1   also the cases that a quick run leaves out or combines,
+//	                  and five minutes between the two halves of a peering
+//	WEFT_E2E_REUSE=1  use the lab that runs, with what is installed in it, and
+//	                  leave it running: for working on one case
+//
+// On a failure, logs and state of everything are in out/e2e/<test>.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weft-fabric/weft/tools/demo/measure"
+	"github.com/weft-fabric/weft/tools/demo/testbed"
+)
+
+const (
+	roundTrip    = 20 * time.Millisecond
+	installLimit = 5 * time.Minute
+	podLimit     = 2 * time.Minute
+	// connectLimit is promised: connected within 60 s of the second half.
+	connectLimit = 60 * time.Second
+)
+
+func full() bool  { return os.Getenv("WEFT_E2E_FULL") == "1" }
+func reuse() bool { return os.Getenv("WEFT_E2E_REUSE") == "1" }
+
+// suite is a lab of two clusters with Weft in both.
+type suite struct {
+	lab   testbed.Lab
+	a, b  *testbed.Cluster
+	hosts map[string][]testbed.Host
+}
+
+// progress shows other programs' progress in the test's log.
+type progress struct{ t *testing.T }
+
+func (p progress) Write(b []byte) (int, error) {
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			p.t.Log(line)
+		}
+	}
+	return len(b), nil
+}
+
+// start brings a lab up and installs Weft; extra are more arguments of
+// `weftctl install` by cluster. When the test ends, the lab is removed.
+func start(t *testing.T, options testbed.LabOptions, extra map[string][]string) *suite {
+	t.Helper()
+	require.Zero(t, os.Geteuid(), "run as root: the lab makes network namespaces")
+	root, err := testbed.FindRoot()
+	require.NoError(t, err)
+	s := &suite{lab: testbed.Lab{Root: root, Progress: progress{t}}, hosts: map[string][]testbed.Host{}}
+	require.NoError(t, s.lab.Check())
+	ctx := bounded(t, 30*time.Minute)
+	if !reuse() {
+		require.NoError(t, s.lab.Down(ctx))
+	}
+	options.Clusters, options.Nodes = 2, 2
+	t.Cleanup(func() { s.end(t) })
+	require.NoError(t, s.lab.Up(ctx, options))
+	require.NoError(t, s.lab.Link(ctx, "a", "b", roundTrip))
+	s.a, err = s.lab.Open(ctx, "a")
+	require.NoError(t, err)
+	s.b, err = s.lab.Open(ctx, "b")
+	require.NoError(t, err)
+	require.NoError(t, s.lab.LoadImages(ctx))
+	s.install(t, extra)
+	s.startPods(t)
+	return s
+}
+
+// end keeps evidence of a failure and removes the lab.
+func (s *suite) end(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if t.Failed() {
+		folder := s.lab.Out("e2e", t.Name())
+		t.Logf("logs and state are in %s", folder)
+		if err := testbed.CollectLogs(ctx, folder, s.a, s.b); err != nil {
+			t.Log(err)
+		}
+	}
+	if !reuse() {
+		require.NoError(t, s.lab.Down(ctx))
+	}
+}
+
+func (s *suite) clusters() []*testbed.Cluster { return []*testbed.Cluster{s.a, s.b} }
+
+func (s *suite) install(t *testing.T, extra map[string][]string) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(bounded(t, installLimit+time.Minute))
+	for _, c := range s.clusters() {
+		group.Go(func() error { return c.Install(ctx, installLimit, extra[c.Name]...) })
+	}
+	require.NoError(t, group.Wait())
+}
+
+func (s *suite) startPods(t *testing.T) {
+	t.Helper()
+	ctx := bounded(t, 2*podLimit)
+	for _, c := range s.clusters() {
+		gateways, plain, err := c.Nodes(ctx)
+		require.NoError(t, err)
+		require.NotEmpty(t, gateways)
+		require.NotEmpty(t, plain)
+		s.hosts[c.Name], err = c.StartPods(ctx, gateways, plain, podLimit)
+		require.NoError(t, err)
+	}
+}
+
+// matrix requires every ordered pair of pods to work over every protocol, each
+// server seeing the client's address in its own cluster's view.
+func (s *suite) matrix(t *testing.T) {
+	t.Helper()
+	ctx := bounded(t, 5*time.Minute)
+	pairs, err := measure.Pairs(ctx, s.hosts["a"], s.hosts["b"])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(pairs), 8)
+	for _, pair := range pairs {
+		result := measure.Try(ctx, pair, 8192, 60000)
+		for _, check := range result.Checks {
+			if check.Err != nil {
+				t.Errorf("%s -> %s (%s): %s of %d bytes: %v", pair.From, pair.To, pair.Target, check.Protocol, check.Bytes, check.Err)
+			}
+		}
+		require.True(t, result.OK() && result.SourcesOK(), "%s -> %s", pair.From, pair.To)
+	}
+}
+
+// bounded is the test's context with a limit.
+func bounded(t *testing.T, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// step runs a subtest and stops the test if it failed: the later ones build on
+// it.
+func step(t *testing.T, name string, run func(t *testing.T)) {
+	t.Helper()
+	begin := time.Now()
+	if !t.Run(name, run) {
+		t.Fatalf("stopped after %q", name)
+	}
+	t.Logf("%s: %s", name, fmt.Sprintf("%.1f s", time.Since(begin).Seconds()))
+}
