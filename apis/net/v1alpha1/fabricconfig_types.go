@@ -77,7 +77,7 @@ type FabricConfigSpec struct {
 
 // GatewaySpec selects the gateways.
 //
-// +kubebuilder:validation:XValidation:rule="self.exposure != 'Static' || (has(self.endpoints) && size(self.endpoints) > 0)",message="exposure Static needs at least one entry in endpoints"
+// +kubebuilder:validation:XValidation:rule="!has(self.exposure) || self.exposure != 'Static' || (has(self.endpoints) && size(self.endpoints) > 0)",message="exposure Static needs at least one entry in endpoints"
 type GatewaySpec struct {
 	// Selector of the nodes that become gateways; empty picks one node.
 	// +optional
@@ -96,8 +96,8 @@ type GatewaySpec struct {
 
 // PortsSpec are the port numbers that Weft uses.
 //
-// +kubebuilder:validation:XValidation:rule="self.overlay != 4789 && self.overlay != 8472",message="overlay ports 4789 and 8472 belong to other VXLAN users; choose another"
-// +kubebuilder:validation:XValidation:rule="self.overlay != self.lane",message="the overlay and the lane need two different UDP ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.overlay) || (self.overlay != 4789 && self.overlay != 8472)",message="overlay ports 4789 and 8472 belong to other VXLAN users; choose another"
+// +kubebuilder:validation:XValidation:rule="!has(self.overlay) || !has(self.lane) || self.overlay != self.lane",message="the overlay and the lane need two different UDP ports"
 type PortsSpec struct {
 	// Lane is the UDP port of the first WireGuard lane: the one port that a
 	// firewall must let in.
@@ -170,6 +170,7 @@ type FabricConfigStatus struct {
 	// Networks that this cluster exports, one entry a CIDR, the node network
 	// included.
 	// +optional
+	// +kubebuilder:validation:MaxItems=64
 	// +listType=map
 	// +listMapKey=index
 	Networks []OwnNetwork `json:"networks,omitempty"`
