@@ -140,15 +140,11 @@ func execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			command, err := lab.Enter(args[0], args[1:])
-			if err != nil {
-				return err
-			}
-			path, err := exec.LookPath(command[0])
-			if err != nil {
-				return err
-			}
-			return replace(path, command, os.Environ())
+			// setpriv: the command ends with this process, also by kill -9. Go's own
+			// Pdeathsig takes a parent outside of the PID namespace for a dead one.
+			command := exec.Command("setpriv", append([]string{"--pdeathsig", "KILL", "--"}, args[1:]...)...)
+			command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+			return lab.Exec(args[0], command)
 		},
 	}
 }

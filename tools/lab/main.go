@@ -4,12 +4,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weft-fabric/weft/tools/lab/cluster"
 )
 
 func main() {
@@ -25,7 +29,11 @@ func main() {
 		loadImageCommand(), execCommand(), linkCommand(), apiServerCommand(),
 		superviseCommand(), nodeLaunchCommand(), nodeInitCommand(), forwardCommand(), wanCommand(),
 	)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		os.Exit(cluster.ExitCode(exit)) // of lab exec's command, which has said why
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		os.Exit(1)
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -87,37 +86,11 @@ func (l *Lab) importImage(ctx context.Context, n layout.Node, archive string) er
 }
 
 func (l *Lab) ctr(ctx context.Context, n layout.Node, in io.Reader, args ...string) ([]byte, error) {
-	enter, err := l.enter(n)
-	if err != nil {
-		return nil, err
-	}
-	args = append(append(enter, "ctr", "--namespace", "k8s.io"), args...)
-	command := exec.CommandContext(ctx, args[0], args[1:]...)
-	command.Stdin = in
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	out, err := command.Output()
-	if err != nil {
+	command := exec.CommandContext(ctx, "ctr", append([]string{"--namespace", "k8s.io"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = in, &stdout, &stderr
+	if err := l.run(n, command, nil); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	return out, nil
-}
-
-// enter is the command line that runs what follows inside the node.
-func (l *Lab) enter(n layout.Node) ([]string, error) {
-	pid, err := l.node(n.Name).PID()
-	if err != nil {
-		return nil, fmt.Errorf("node %s does not run (lab up starts it): %w", n.Name, err)
-	}
-	return []string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--wdns=/", "--"}, nil
-}
-
-// Enter returns the command line for lab exec.
-func (l *Lab) Enter(node string, command []string) ([]string, error) {
-	n, err := l.Spec.FindNode(node)
-	if err != nil {
-		return nil, err
-	}
-	enter, err := l.enter(n)
-	return append(enter, command...), err
+	return stdout.Bytes(), nil
 }

@@ -20,7 +20,7 @@ import (
 // packages that hold the programs that a lab runs (Debian's names).
 var packages = [][2]string{
 	{"etcd", "etcd-server"}, {"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"}, {"nft", "nftables"},
-	{"iptables", "iptables"}, {"nsenter", "util-linux"}, {"conntrack", "conntrack"}, {"/usr/lib/cni/bridge", "containernetworking-plugins"},
+	{"iptables", "iptables"}, {"conntrack", "conntrack"}, {"/usr/lib/cni/bridge", "containernetworking-plugins"},
 }
 
 // Up starts the lab, or what is missing of it. asked is nil when the user gave
