@@ -31,10 +31,7 @@ func downCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 			defer cancel()
-			if err := lab.Down(ctx); err != nil {
-				return err
-			}
-			return os.RemoveAll(lab.Out("lab"))
+			return lab.Down(ctx)
 		},
 	}
 }

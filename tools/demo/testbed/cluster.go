@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -41,18 +39,12 @@ type Cluster struct {
 
 // Open returns a client of a cluster of the lab.
 func (l Lab) Open(ctx context.Context, name string) (*Cluster, error) {
-	data, err := output(ctx, nil, l.Program("lab"), "kubeconfig", name)
+	out, err := output(ctx, nil, l.Program("lab"), "kubeconfig", name, "--path")
 	if err != nil {
 		return nil, err
 	}
-	path := l.Out("lab", name+".kubeconfig")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("keep the kubeconfig of cluster %s: %w", name, err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return nil, fmt.Errorf("keep the kubeconfig of cluster %s: %w", name, err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	path := strings.TrimSpace(string(out))
+	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig of cluster %s: %w", name, err)
 	}

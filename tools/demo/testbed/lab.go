@@ -94,7 +94,7 @@ func (l Lab) Link(ctx context.Context, a, b string, rtt time.Duration) error {
 	if rtt > 0 {
 		value = rtt.String()
 	}
-	_, err := output(ctx, nil, l.Program("lab"), "link", a, b, "--rtt", value)
+	_, err := output(ctx, nil, l.Program("lab"), "link", a, b, "--up", "--rtt", value)
 	return err
 }
 
@@ -122,12 +122,12 @@ func (l Lab) Exec(ctx context.Context, node string, input []byte, args ...string
 
 // StopAPIServer and StartAPIServer make an outage of a cluster's API server.
 func (l Lab) StopAPIServer(ctx context.Context, cluster string) error {
-	_, err := output(ctx, nil, l.Program("lab"), "stop-apiserver", cluster)
+	_, err := output(ctx, nil, l.Program("lab"), "apiserver", cluster, "--down")
 	return err
 }
 
 // StartAPIServer ends the outage; the server is ready when it returns.
 func (l Lab) StartAPIServer(ctx context.Context, cluster string) error {
-	_, err := output(ctx, nil, l.Program("lab"), "start-apiserver", cluster)
+	_, err := output(ctx, nil, l.Program("lab"), "apiserver", cluster, "--up")
 	return err
 }
