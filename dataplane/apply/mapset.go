@@ -1,0 +1,172 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
+)
+
+// Folders under the pin root. The maps' folder carries the version of the ABI,
+// so that an incompatible change runs beside the old one.
+const (
+	mapsFolder     = "maps-v1"
+	linksFolder    = "links"
+	programsFolder = "programs"
+)
+
+// mapSet holds the pinned maps by name.
+type mapSet struct {
+	byName map[string]*ebpf.Map
+}
+
+func (s *mapSet) close() error {
+	if s == nil {
+		return nil
+	}
+	var failures []error
+	for _, m := range s.byName {
+		failures = append(failures, m.Close())
+	}
+	return errors.Join(failures...)
+}
+
+// pinnedSpecs are all maps that are shared by name.
+func pinnedSpecs() (map[string]*ebpf.MapSpec, error) {
+	specs := map[string]*ebpf.MapSpec{}
+	for _, load := range []func() (*ebpf.CollectionSpec, error){bpfgen.LoadBorder, bpfgen.LoadOverlay} {
+		collection, err := load()
+		if err != nil {
+			return nil, fmt.Errorf("read compiled programs: %w", err)
+		}
+		for name, spec := range collection.Maps {
+			if spec.Pinning == ebpf.PinByName {
+				specs[name] = spec
+			}
+		}
+	}
+	return specs, nil
+}
+
+// openMaps opens the pinned maps and makes those that are missing. The names of
+// the made ones are returned.
+func openMaps(pinRoot string) (*mapSet, []string, error) {
+	specs, err := pinnedSpecs()
+	if err != nil {
+		return nil, nil, err
+	}
+	folder := filepath.Join(pinRoot, mapsFolder)
+	if err := makePinFolder(folder); err != nil {
+		return nil, nil, err
+	}
+	set := &mapSet{byName: map[string]*ebpf.Map{}}
+	var made []string
+	for name, spec := range specs {
+		_, missing := os.Stat(filepath.Join(folder, name))
+		m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: folder})
+		if errors.Is(err, ebpf.ErrMapIncompatible) {
+			err = fmt.Errorf("the pinned map is of another Weft version with the same ABI number, run `weft-agent cleanup` on this node: %w", err)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("open map %s: %w", name, err), set.close())
+		}
+		set.byName[name] = m
+		if missing != nil {
+			made = append(made, name)
+		}
+	}
+	return set, made, nil
+}
+
+// makePinFolder refuses a folder that would not keep pins.
+func makePinFolder(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("make pin folder: %w", err)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(folder, &stat); err != nil {
+		return fmt.Errorf("look at pin folder %s: %w", folder, err)
+	}
+	if stat.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("pin folder %s is not on a bpffs: mount one on the node (mount -t bpf bpf /sys/fs/bpf)", folder)
+	}
+	return nil
+}
+
+// ensureMaps opens the maps, puts in what the plan names and prepares the
+// removal of the rest.
+func (r *run) ensureMaps() {
+	if r.zero() {
+		return
+	}
+	set, made, err := openMaps(r.options.PinRoot)
+	if !r.fail(err) {
+		return
+	}
+	for _, name := range made {
+		r.did("add", "map", name)
+	}
+	r.mapsMu.Lock()
+	old := r.maps
+	r.maps = set
+	r.mapsMu.Unlock()
+	r.fail(old.close())
+	r.syncMaps(set)
+}
+
+// openedMaps returns the maps, opened from the pins if need be, without making
+// any; nil before the first Apply on this node. The caller holds mapsMu.
+func (e *Executor) openedMaps() (*mapSet, error) {
+	if e.maps != nil {
+		return e.maps, nil
+	}
+	specs, err := pinnedSpecs()
+	if err != nil {
+		return nil, err
+	}
+	set := &mapSet{byName: map[string]*ebpf.Map{}}
+	for name := range specs {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(e.options.PinRoot, mapsFolder, name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, set.close()
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open map %s: %w", name, err), set.close())
+		}
+		set.byName[name] = m
+	}
+	e.maps = set
+	return set, nil
+}
+
+// prunePins removes the maps when nothing needs them any more.
+func (r *run) prunePins() {
+	if !r.zero() {
+		return
+	}
+	r.mapsMu.Lock()
+	defer r.mapsMu.Unlock()
+	r.fail(r.maps.close())
+	r.maps = nil
+	folder := filepath.Join(r.options.PinRoot, mapsFolder)
+	pins, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.fail(fmt.Errorf("list pinned maps: %w", err))
+		return
+	}
+	for _, pin := range pins {
+		if r.fail(os.Remove(filepath.Join(folder, pin.Name()))) {
+			r.did("remove", "map", pin.Name())
+		}
+	}
+	for _, name := range []string{mapsFolder, linksFolder, programsFolder, ""} {
+		if err := os.Remove(filepath.Join(r.options.PinRoot, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			r.fail(fmt.Errorf("remove pin folder: %w", err))
+		}
+	}
+}
