@@ -31,12 +31,7 @@ func (l *Lab) Down() error {
 	}
 	var errs []error
 	if other == "" {
-		for _, name := range machine.Namespaces(layout.NamespacePrefix) {
-			errs = append(errs, machine.DeleteNamespace(name))
-		}
-		errs = append(errs, machine.RemoveCgroups())
-		// Made by the first namespace; fails, as it should, while others use it.
-		_ = os.Remove("/run/netns")
+		errs = append(errs, machine.DeleteNamespaces(layout.NamespacePrefix), machine.RemoveCgroups())
 	}
 	if err := os.RemoveAll(l.Folders.Root); err != nil {
 		errs = append(errs, fmt.Errorf("remove the state folder: %w", err))

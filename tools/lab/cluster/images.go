@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,7 +80,11 @@ func (l *Lab) importImage(ctx context.Context, n layout.Node, archive string) er
 	}
 	defer file.Close()
 	// From standard input, because the node does not see every folder of the machine.
-	if _, err := l.ctr(ctx, n, file, "images", "import", "-"); err != nil {
+	said, err := l.ctr(ctx, n, file, "images", "import", "-")
+	if err == nil && len(said) == 0 {
+		err = errors.New("it holds no image")
+	}
+	if err != nil {
 		return fmt.Errorf("load %s into node %s (is it an OCI or Docker archive?): %w", archive, n.Name, err)
 	}
 	return nil

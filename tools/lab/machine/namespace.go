@@ -39,27 +39,53 @@ func InNamespace(name string, f func() error) error {
 	return <-result
 }
 
-// EnsureNamespace makes the named network namespace with forwarding on, if it is missing.
+// EnsureNamespace makes the named network namespace, if it is missing.
 func EnsureNamespace(name string) error {
 	if healthyNamespace(name) {
 		return nil
 	}
-	// A bare file left by an interrupted creation would stand in the way.
-	if err := DeleteNamespace(name); err != nil {
+	if err := shareFolder(); err != nil {
 		return err
 	}
+	path := filepath.Join(namespaceFolder, name)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return fmt.Errorf("make network namespace %s: %w", name, err)
+	}
+	_ = file.Close()
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread()
-		handle, err := netns.NewNamed(name)
-		if err != nil {
-			result <- fmt.Errorf("make network namespace %s: %w", name, err)
-			return
+		runtime.LockOSThread() // never unlocked: the thread stays in the new namespace
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 		}
-		_ = handle.Close()
-		result <- nil
+		result <- err
 	}()
-	return <-result
+	if err := <-result; err != nil {
+		return fmt.Errorf("make network namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// shareFolder makes the folder of names a shared mount, as ip-netns(8) does on
+// its first use. Were it done later, by somebody else, it would hide our names
+// below the new mount, where they can no longer be removed.
+func shareFolder() error {
+	if err := os.MkdirAll(namespaceFolder, 0o755); err != nil {
+		return fmt.Errorf("make folder of network namespaces: %w", err)
+	}
+	err := unix.Mount("", namespaceFolder, "", unix.MS_SHARED|unix.MS_REC, "")
+	if err == nil {
+		return nil
+	}
+	if err := unix.Mount(namespaceFolder, namespaceFolder, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mount folder of network namespaces: %w", err)
+	}
+	if err := unix.Mount("", namespaceFolder, "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("share folder of network namespaces: %w", err)
+	}
+	return nil
 }
 
 func healthyNamespace(name string) bool {
@@ -67,17 +93,27 @@ func healthyNamespace(name string) bool {
 	return unix.Statfs(filepath.Join(namespaceFolder, name), &stat) == nil && stat.Type == unix.NSFS_MAGIC
 }
 
-// DeleteNamespace removes the name; the namespace ends with its last process.
-func DeleteNamespace(name string) error {
-	path := filepath.Join(namespaceFolder, name)
-	// Several mounts may lie on top of each other after an interrupted creation.
-	for range 8 {
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			break
+// DeleteNamespaces removes the names with that prefix, and their folder if
+// nobody uses it any more; a namespace ends with its last process.
+func DeleteNamespaces(prefix string) error {
+	for _, name := range Namespaces(prefix) {
+		path := filepath.Join(namespaceFolder, name)
+		for unix.Unmount(path, unix.MNT_DETACH) == nil {
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove network namespace %s: %w", name, err)
 		}
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove network namespace %s: %w", name, err)
+	if len(Namespaces("")) == len(Namespaces(prefix)) {
+		// Names of ours that are left are mounted once more below the folder's mount.
+		again := len(Namespaces(prefix)) > 0
+		if err := unix.Unmount(namespaceFolder, 0); err == nil && again {
+			return DeleteNamespaces(prefix)
+		}
+		_ = os.Remove(namespaceFolder)
+	}
+	if left := Namespaces(prefix); len(left) > 0 {
+		return fmt.Errorf("network namespaces %v are hidden below another mount of %s; run lab down again when no other namespaces are in use", left, namespaceFolder)
 	}
 	return nil
 }
