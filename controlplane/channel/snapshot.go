@@ -1,0 +1,270 @@
+// Package channel is the peer channel: one authenticated stream per neighbor,
+// over which the two controllers tell each other their records, networks, wire
+// prefixes and MTU.
+//
+// What a peer sends is outside input. It is bounded and validated before anyone
+// else sees it; what is refused changes nothing, and no peer can hold up
+// another.
+package channel
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+
+	channelv1 "github.com/weft-fabric/weft/apis/channel/v1"
+	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+)
+
+// Bounds of a snapshot.
+const (
+	// MaxNetworks is how many CIDRs a peer may export.
+	MaxNetworks = 16
+	// MaxOffers is how many wire prefixes a peer may offer: every network over
+	// every pair of gateways.
+	MaxOffers = MaxNetworks * identity.MaxGateways * identity.MaxGateways
+	// minPrefix and maxPrefix bound the length of a network, in bits.
+	minPrefix, maxPrefix = 8, 30
+	// minMTU is the least that IPv4 hosts must take (RFC 791, 3.2: 576), maxMTU
+	// what fits an IPv4 total length.
+	minMTU, maxMTU = 576, 65535
+	// maxOrder bounds epoch and serial, so that there is always a later one.
+	maxOrder = 1 << 62
+)
+
+var networkName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$`)
+
+// Network is one CIDR of a network, by its real addresses.
+type Network struct {
+	Name string
+	Kind v1alpha1.NetworkKind
+	CIDR netip.Prefix
+}
+
+// Offer says under which wire prefix a network of the receiver must leave the
+// receiver's gateway towards the sender's.
+type Offer struct {
+	ReceiverGateway int32
+	SenderGateway   int32
+	// Origin is empty for the receiver's own network.
+	Origin  v1alpha1.Identity
+	Network string
+	CIDR    netip.Prefix
+	Wire    netip.Prefix
+}
+
+// Snapshot is what one end says. Nil parts (and an empty record, a zero MTU)
+// are not known; empty ones are known to be empty.
+type Snapshot struct {
+	Record   string
+	Networks []Network
+	Offers   []Offer
+	MTU      int32
+}
+
+// merge returns newer with the parts that it does not know taken from s.
+func (s Snapshot) merge(newer Snapshot) Snapshot {
+	if newer.Record == "" {
+		newer.Record = s.Record
+	}
+	if newer.Networks == nil {
+		newer.Networks = s.Networks
+	}
+	if newer.Offers == nil {
+		newer.Offers = s.Offers
+	}
+	if newer.MTU == 0 {
+		newer.MTU = s.MTU
+	}
+	return newer
+}
+
+// encode turns the snapshot into its wire form.
+func (s Snapshot) encode(epoch, serial uint64) *channelv1.Snapshot {
+	out := &channelv1.Snapshot{Epoch: epoch, Serial: serial, Mtu: uint32(s.MTU)}
+	if s.Record != "" {
+		out.Record = &s.Record
+	}
+	if s.Networks != nil {
+		out.Networks = &channelv1.Networks{}
+		for _, n := range s.Networks {
+			out.Networks.Networks = append(out.Networks.Networks, &channelv1.Network{
+				Name: n.Name, Kind: kinds[n.Kind], Cidrs: []string{n.CIDR.String()},
+			})
+		}
+	}
+	if s.Offers != nil {
+		out.Offers = &channelv1.Offers{}
+		for _, o := range s.Offers {
+			out.Offers.Offers = append(out.Offers.Offers, &channelv1.Offer{
+				ReceiverGateway: uint32(o.ReceiverGateway), SenderGateway: uint32(o.SenderGateway),
+				Origin: string(o.Origin), Network: o.Network, Cidr: o.CIDR.String(), Wire: o.Wire.String(),
+			})
+		}
+	}
+	return out
+}
+
+var kinds = map[v1alpha1.NetworkKind]channelv1.Network_Kind{
+	v1alpha1.NetworkPod:  channelv1.Network_KIND_POD,
+	v1alpha1.NetworkNode: channelv1.Network_KIND_NODE,
+}
+
+// decode validates a peer's snapshot. The error is one sentence that names the
+// offending item.
+func decode(in *channelv1.Snapshot, from v1alpha1.Identity) (Snapshot, error) {
+	if in.GetEpoch() >= maxOrder || in.GetSerial() >= maxOrder {
+		return Snapshot{}, fmt.Errorf("epoch %d or serial %d is beyond any time", in.GetEpoch(), in.GetSerial())
+	}
+	var out Snapshot
+	var err error
+	if in.Record != nil {
+		record, err := identity.ParseRecord(in.GetRecord())
+		if err != nil {
+			return Snapshot{}, err
+		}
+		if record.Identity() != from {
+			return Snapshot{}, fmt.Errorf("the record belongs to identity %s, not to the peer that sent it", record.Identity())
+		}
+		out.Record = in.GetRecord()
+	}
+	if in.Networks != nil {
+		if out.Networks, err = decodeNetworks(in.GetNetworks().GetNetworks()); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	if in.Offers != nil {
+		if out.Offers, err = decodeOffers(in.GetOffers().GetOffers()); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	if mtu := in.GetMtu(); mtu != 0 && (mtu < minMTU || mtu > maxMTU) {
+		return Snapshot{}, fmt.Errorf("an MTU of %d bytes is not within %d to %d", mtu, minMTU, maxMTU)
+	}
+	out.MTU = int32(in.GetMtu())
+	return out, nil
+}
+
+func decodeNetworks(in []*channelv1.Network) ([]Network, error) {
+	out := []Network{}
+	for _, n := range in {
+		if !networkName.MatchString(n.GetName()) {
+			return nil, fmt.Errorf("network name %.40q must be 1 to 30 characters: a lower-case letter, then lower-case letters, digits and hyphens", n.GetName())
+		}
+		kind, err := decodeKind(n.GetKind())
+		if err != nil {
+			return nil, fmt.Errorf("network %s: %w", n.GetName(), err)
+		}
+		for _, text := range n.GetCidrs() {
+			if len(out) == MaxNetworks {
+				return nil, fmt.Errorf("the networks have more than %d CIDRs", MaxNetworks)
+			}
+			cidr, err := decodePrefix(text, minPrefix, maxPrefix)
+			if err != nil {
+				return nil, fmt.Errorf("network %s: %w", n.GetName(), err)
+			}
+			for _, other := range out {
+				if other.CIDR.Overlaps(cidr) {
+					return nil, fmt.Errorf("network %s: %s overlaps %s of network %s", n.GetName(), cidr, other.CIDR, other.Name)
+				}
+				if other.Name == n.GetName() && other.Kind != kind {
+					return nil, fmt.Errorf("network %s is listed with two kinds", n.GetName())
+				}
+			}
+			out = append(out, Network{Name: n.GetName(), Kind: kind, CIDR: cidr})
+		}
+	}
+	return out, nil
+}
+
+func decodeKind(in channelv1.Network_Kind) (v1alpha1.NetworkKind, error) {
+	for kind, wire := range kinds {
+		if wire == in {
+			return kind, nil
+		}
+	}
+	return "", fmt.Errorf("kind %d is not known to this release", in)
+}
+
+func decodeOffers(in []*channelv1.Offer) ([]Offer, error) {
+	if len(in) > MaxOffers {
+		return nil, fmt.Errorf("%d wire prefixes are offered; at most %d are allowed", len(in), MaxOffers)
+	}
+	type link struct{ receiver, sender int32 }
+	perLink := map[link][]Offer{}
+	out := []Offer{}
+	for _, o := range in {
+		offer, err := decodeOffer(o)
+		if err != nil {
+			return nil, fmt.Errorf("the offer for network %.40q: %w", o.GetNetwork(), err)
+		}
+		key := link{offer.ReceiverGateway, offer.SenderGateway}
+		for _, other := range perLink[key] {
+			if other.Wire.Overlaps(offer.Wire) || other.Origin == offer.Origin && other.CIDR.Overlaps(offer.CIDR) {
+				return nil, fmt.Errorf("the offers %s for %s and %s for %s overlap on one link", offer.Wire, offer.CIDR, other.Wire, other.CIDR)
+			}
+		}
+		perLink[key] = append(perLink[key], offer)
+		out = append(out, offer)
+	}
+	return out, nil
+}
+
+func decodeOffer(in *channelv1.Offer) (Offer, error) {
+	out := Offer{
+		ReceiverGateway: int32(in.GetReceiverGateway()), SenderGateway: int32(in.GetSenderGateway()),
+		Origin: v1alpha1.Identity(in.GetOrigin()), Network: in.GetNetwork(),
+	}
+	for _, id := range []uint32{in.GetReceiverGateway(), in.GetSenderGateway()} {
+		if id < 1 || id > 255 {
+			return Offer{}, fmt.Errorf("gateway id %d is not within 1 to 255", id)
+		}
+	}
+	if len(out.Origin) > 52 || !networkName.MatchString(out.Network) {
+		return Offer{}, fmt.Errorf("it names no network")
+	}
+	var err error
+	if out.CIDR, err = decodePrefix(in.GetCidr(), minPrefix, maxPrefix); err != nil {
+		return Offer{}, err
+	}
+	if out.Wire, err = decodePrefix(in.GetWire(), minPrefix, maxPrefix); err != nil {
+		return Offer{}, err
+	}
+	if out.Wire.Bits() != out.CIDR.Bits() {
+		return Offer{}, fmt.Errorf("wire prefix %s and network %s differ in length", out.Wire, out.CIDR)
+	}
+	return out, nil
+}
+
+// neverRouted are addresses that mean something to every host or to nobody,
+// whoever says otherwise (RFC 6890; 169.254.0.0/16 holds cloud metadata).
+var neverRouted = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("255.255.255.255/32"),
+}
+
+func decodePrefix(text string, shortest, longest int) (netip.Prefix, error) {
+	if len(text) > 43 {
+		return netip.Prefix{}, fmt.Errorf("%.43q... is no CIDR", text)
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p != p.Masked() {
+		return netip.Prefix{}, fmt.Errorf("%q is no CIDR without host bits", text)
+	}
+	if !p.Addr().Is4() {
+		return netip.Prefix{}, fmt.Errorf("%s is not IPv4, the only family of this release", p)
+	}
+	if p.Bits() < shortest || p.Bits() > longest {
+		return netip.Prefix{}, fmt.Errorf("%s has a length of %d bits, which is not within %d to %d", p, p.Bits(), shortest, longest)
+	}
+	for _, never := range neverRouted {
+		if never.Overlaps(p) {
+			return netip.Prefix{}, fmt.Errorf("%s lies in %s, which is never routed into a tunnel", p, never)
+		}
+	}
+	return p, nil
+}

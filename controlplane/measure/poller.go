@@ -1,0 +1,167 @@
+// Package measure keeps what the gateways' probes see, read from their agents
+// every few seconds and never stored in the API server at that speed.
+package measure
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weft-fabric/weft/apis/agent"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/agentclient"
+)
+
+const (
+	interval = 2 * time.Second
+	timeout  = 2 * time.Second
+	// stale is how long an answer counts while new ones fail: an agent that
+	// restarts is back sooner.
+	stale = 10 * time.Second
+	// parallel bounds how many agents are asked at once.
+	parallel = 16
+)
+
+// Poller asks the agents of all gateways.
+type Poller struct {
+	// Gateways returns the agents to ask; none while there is nothing to measure.
+	Gateways func(context.Context) ([]agentclient.Agent, error)
+	// Ask one agent.
+	Ask func(context.Context, agentclient.Agent) (agent.Measurements, error)
+	// Changed is called after a turn in which the state of a link changed, or
+	// whether an agent can be read.
+	Changed func()
+	Now     func() time.Time
+
+	mu      sync.Mutex
+	results map[string]result
+}
+
+type result struct {
+	gateway int32
+	at      time.Time // of measurements
+	failed  error     // of the last turn
+	read    agent.Measurements
+}
+
+// Run polls until ctx ends.
+func (p *Poller) Run(ctx context.Context) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		p.turn(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *Poller) turn(ctx context.Context) {
+	agents, err := p.Gateways(ctx)
+	if err != nil {
+		return // the cache is not there yet; what is known ages
+	}
+	before := p.View().summary()
+	var group sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for _, a := range agents {
+		group.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			asking, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			read, err := p.Ask(asking, a)
+			p.store(a, read, err)
+		})
+	}
+	group.Wait()
+	p.forget(agents)
+	if p.View().summary() != before {
+		p.Changed()
+	}
+}
+
+func (p *Poller) store(a agentclient.Agent, read agent.Measurements, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.results == nil {
+		p.results = map[string]result{}
+	}
+	r := p.results[a.Node]
+	r.gateway, r.failed = a.GatewayID, err
+	if err == nil {
+		r.at, r.read = p.Now(), read
+	}
+	p.results[a.Node] = r
+}
+
+// forget drops nodes that are no gateways any more.
+func (p *Poller) forget(agents []agentclient.Agent) {
+	keep := map[string]bool{}
+	for _, a := range agents {
+		keep[a.Node] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for node := range p.results {
+		if !keep[node] {
+			delete(p.results, node)
+		}
+	}
+}
+
+// View is what is known now.
+type View struct {
+	// Links of all gateways that could be read.
+	Links []agent.Link
+	// Active is the set of (own gateway, cluster index, remote gateway) in use.
+	Active map[Path]bool
+	// Unreadable names gateways (nodes) and why they could not be read.
+	Unreadable map[string]string
+}
+
+// Path names a link.
+type Path struct {
+	OwnGateway, ClusterIndex, RemoteGateway int32
+}
+
+// View returns what is known now. An answer that is too old counts as none.
+func (p *Poller) View() View {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := View{Active: map[Path]bool{}, Unreadable: map[string]string{}}
+	for node, r := range p.results {
+		if p.Now().Sub(r.at) > stale {
+			why := "no answer yet"
+			if r.failed != nil {
+				why = r.failed.Error()
+			}
+			v.Unreadable[node] = why
+			continue
+		}
+		v.Links = append(v.Links, r.read.Links...)
+		for _, c := range r.read.Clusters {
+			if c.Active != 0 {
+				v.Active[Path{OwnGateway: r.gateway, ClusterIndex: c.ClusterIndex, RemoteGateway: c.Active}] = true
+			}
+		}
+	}
+	return v
+}
+
+// summary is equal for two views that differ only in figures.
+func (v View) summary() string {
+	states := map[Path]v1alpha1.PathState{}
+	for _, l := range v.Links {
+		states[Path{l.OwnGateway, l.ClusterIndex, l.RemoteGateway}] = l.State
+	}
+	unreadable := map[string]bool{}
+	for node := range v.Unreadable {
+		unreadable[node] = true
+	}
+	// fmt prints maps sorted by key.
+	return fmt.Sprint(states, v.Active, unreadable)
+}
