@@ -34,6 +34,7 @@ type Options struct {
 type Executor struct {
 	options Options
 	log     *slog.Logger
+	specs   programSpecs
 
 	mu sync.Mutex // held by Apply and Maintain
 	// current is the last plan given to Apply; Maintain works on it.
@@ -57,9 +58,14 @@ func New(options Options) (*Executor, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	specs, err := loadSpecs()
+	if err != nil {
+		return nil, err
+	}
 	return &Executor{
 		options:   options,
 		log:       options.Log,
+		specs:     specs,
 		endpoints: newEndpointBook(filepath.Join(options.StateDir, endpointsFile)),
 	}, nil
 }

@@ -32,7 +32,7 @@ func (r *run) ensureLane(want plan.Lane) error {
 	if err != nil || link == nil {
 		return errors.Join(err, fmt.Errorf("lane %s went away while it was set up", want.Device))
 	}
-	if err := r.tuneIPv4(want.Device); err != nil {
+	if err := errors.Join(r.tuneIPv4(want.Device), r.tuneIPv6(want)); err != nil {
 		return err
 	}
 	fact, err := r.ensureIdentity(link, want, kind)
@@ -114,17 +114,24 @@ func (r *run) ensureChannelAddress(want plan.Lane) error {
 		return err
 	}
 	if !hasIPv6() {
+		return nil // reported, if it is needed
+	}
+	return r.ensureAddresses(link, netlink.FAMILY_V6, hostAddress(want.ChannelAddress))
+}
+
+// tuneIPv6 comes before the device is up, so that it gets no link-local address:
+// nothing but the channel uses IPv6 here.
+func (r *run) tuneIPv6(want plan.Lane) error {
+	if !hasIPv6() {
 		if !want.ChannelAddress.IsValid() {
 			return nil
 		}
 		return fmt.Errorf("this node's kernel has no IPv6, which the peer channel on %s needs inside the tunnel: boot without ipv6.disable=1", want.Device)
 	}
 	var failures []error
-	// No link-local address: nothing but the channel uses IPv6 here.
-	for _, setting := range [][2]string{{"disable_ipv6", "0"}, {"addr_gen_mode", "1"}, {"accept_ra", "0"}} {
+	for _, setting := range [][2]string{{"addr_gen_mode", "1"}, {"accept_ra", "0"}, {"disable_ipv6", "0"}} {
 		failures = append(failures, r.ensureSysctl("ipv6", want.Device, setting[0], setting[1]))
 	}
-	failures = append(failures, r.ensureAddresses(link, netlink.FAMILY_V6, hostAddress(want.ChannelAddress)))
 	return errors.Join(failures...)
 }
 

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
 // Folders under the pin root. The maps' folder carries the version of the ABI,
@@ -23,6 +22,45 @@ const (
 // mapSet holds the pinned maps by name.
 type mapSet struct {
 	byName map[string]*ebpf.Map
+	// known are copies of the large maps' content, see knownFor.
+	known map[string]knownContent
+}
+
+// knownContent is the content of a map as last read and written. The agent is
+// the only writer, and reading 65,536 elements takes the kernel some 20 ms, so a
+// copy stands in for a while.
+type knownContent struct {
+	id      ebpf.MapID
+	content any // []V or map[K]V
+	read    time.Time
+}
+
+// knownFor bounds how long a change by somebody else stays unnoticed.
+const knownFor = time.Minute
+
+func newMapSet() *mapSet {
+	return &mapSet{byName: map[string]*ebpf.Map{}, known: map[string]knownContent{}}
+}
+
+// inherit takes over what an earlier set knows of the same maps.
+func (s *mapSet) inherit(old *mapSet) {
+	if old == nil {
+		return
+	}
+	for name, known := range old.known {
+		if known.id == mapID(s.byName[name]) && time.Since(known.read) < knownFor {
+			s.known[name] = known
+		}
+	}
+}
+
+func mapID(m *ebpf.Map) ebpf.MapID {
+	info, err := m.Info()
+	if err != nil {
+		return 0
+	}
+	id, _ := info.ID()
+	return id
 }
 
 func (s *mapSet) close() error {
@@ -36,35 +74,14 @@ func (s *mapSet) close() error {
 	return errors.Join(failures...)
 }
 
-// pinnedSpecs are all maps that are shared by name.
-func pinnedSpecs() (map[string]*ebpf.MapSpec, error) {
-	specs := map[string]*ebpf.MapSpec{}
-	for _, load := range []func() (*ebpf.CollectionSpec, error){bpfgen.LoadBorder, bpfgen.LoadOverlay} {
-		collection, err := load()
-		if err != nil {
-			return nil, fmt.Errorf("read compiled programs: %w", err)
-		}
-		for name, spec := range collection.Maps {
-			if spec.Pinning == ebpf.PinByName {
-				specs[name] = spec
-			}
-		}
-	}
-	return specs, nil
-}
-
 // openMaps opens the pinned maps and makes those that are missing. The names of
 // the made ones are returned.
-func openMaps(pinRoot string) (*mapSet, []string, error) {
-	specs, err := pinnedSpecs()
-	if err != nil {
-		return nil, nil, err
-	}
+func openMaps(pinRoot string, specs map[string]*ebpf.MapSpec) (*mapSet, []string, error) {
 	folder := filepath.Join(pinRoot, mapsFolder)
 	if err := makePinFolder(folder); err != nil {
 		return nil, nil, err
 	}
-	set := &mapSet{byName: map[string]*ebpf.Map{}}
+	set := newMapSet()
 	var made []string
 	for name, spec := range specs {
 		_, missing := os.Stat(filepath.Join(folder, name))
@@ -104,7 +121,7 @@ func (r *run) ensureMaps() {
 	if r.zero() {
 		return
 	}
-	set, made, err := openMaps(r.options.PinRoot)
+	set, made, err := openMaps(r.options.PinRoot, r.specs.pinned())
 	if !r.fail(err) {
 		return
 	}
@@ -113,6 +130,7 @@ func (r *run) ensureMaps() {
 	}
 	r.mapsMu.Lock()
 	old := r.maps
+	set.inherit(old)
 	r.maps = set
 	r.mapsMu.Unlock()
 	r.fail(old.close())
@@ -125,12 +143,8 @@ func (e *Executor) openedMaps() (*mapSet, error) {
 	if e.maps != nil {
 		return e.maps, nil
 	}
-	specs, err := pinnedSpecs()
-	if err != nil {
-		return nil, err
-	}
-	set := &mapSet{byName: map[string]*ebpf.Map{}}
-	for name := range specs {
+	set := newMapSet()
+	for name := range e.specs.pinned() {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(e.options.PinRoot, mapsFolder, name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, set.close()

@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -97,7 +98,7 @@ func (r *run) syncLinks(set *mapSet) {
 // syncArray writes the elements that differ; those to become zero wait.
 func syncArray[V comparable](r *run, set *mapSet, name string, want map[uint32]V) {
 	m := set.byName[name]
-	have, err := readArray[V](m)
+	have, err := known(set, name, readArray[V])
 	if !r.fail(err) {
 		return
 	}
@@ -117,9 +118,18 @@ func syncArray[V comparable](r *run, set *mapSet, name string, want map[uint32]V
 			empty[uint32(index)] = zero
 		}
 	}
-	writeEntries(r, m, "change", fill)
+	write := func(action string, elements map[uint32]V) {
+		if !writeEntries(r, m, action, elements) {
+			delete(set.known, name)
+			return
+		}
+		for index, value := range elements {
+			have[index] = value
+		}
+	}
+	write("change", fill)
 	if len(empty) > 0 {
-		r.breakMaps = append(r.breakMaps, func() { writeEntries(r, m, "remove", empty) })
+		r.breakMaps = append(r.breakMaps, func() { write("remove", empty) })
 	}
 }
 
@@ -130,7 +140,7 @@ func syncHash[K, V comparable](r *run, set *mapSet, name string, want map[K]V) {
 		r.fail(fullMap(m, len(want)))
 		return
 	}
-	have, err := readHash[K, V](m)
+	have, err := known(set, name, readHash[K, V])
 	if !r.fail(err) {
 		return
 	}
@@ -140,21 +150,49 @@ func syncHash[K, V comparable](r *run, set *mapSet, name string, want map[K]V) {
 			put[key] = value
 		}
 	}
-	var remove []K
+	var surplus []K
 	for key := range have {
 		if _, wanted := want[key]; !wanted {
-			remove = append(remove, key)
+			surplus = append(surplus, key)
 		}
 	}
-	if len(have)+len(put) > int(m.MaxEntries()) {
-		// Old and new do not fit together: the old ones have to go first.
-		deleteEntries(r, m, remove)
-		remove = nil
+	remove := func() {
+		if !deleteEntries(r, m, surplus) {
+			delete(set.known, name)
+			return
+		}
+		for _, key := range surplus {
+			delete(have, key)
+		}
 	}
-	writeEntries(r, m, "change", put)
-	if len(remove) > 0 {
-		r.breakMaps = append(r.breakMaps, func() { deleteEntries(r, m, remove) })
+	if len(have)+len(put) <= int(m.MaxEntries()) {
+		r.breakMaps = append(r.breakMaps, remove)
+	} else {
+		remove() // old and new do not fit together
 	}
+	if !writeEntries(r, m, "change", put) {
+		delete(set.known, name)
+		return
+	}
+	for key, value := range put {
+		have[key] = value
+	}
+}
+
+// known returns a large map's content, read anew only if there is no recent
+// copy. The caller keeps the copy true. Small maps are always read.
+func known[C any](set *mapSet, name string, read func(*ebpf.Map) (C, error)) (C, error) {
+	m := set.byName[name]
+	if copy, ok := set.known[name]; ok {
+		if content, ok := copy.content.(C); ok {
+			return content, nil
+		}
+	}
+	content, err := read(m)
+	if err == nil && m.MaxEntries() > batchSize {
+		set.known[name] = knownContent{id: mapID(m), content: content, read: time.Now()}
+	}
+	return content, err
 }
 
 func readArray[V any](m *ebpf.Map) ([]V, error) {
@@ -219,19 +257,21 @@ func readHashOneByOne[K, V comparable](m *ebpf.Map) (map[K]V, error) {
 	return all, wrapMap(m, "read", entries.Err())
 }
 
-// writeEntries puts all entries, in batches where there are many.
-func writeEntries[K comparable, V any](r *run, m *ebpf.Map, action string, entries map[K]V) {
+// writeEntries puts all entries, in batches where there are many; it says
+// whether all went well.
+func writeEntries[K comparable, V any](r *run, m *ebpf.Map, action string, entries map[K]V) bool {
 	if len(entries) == 0 {
-		return
+		return true
 	}
 	keys, values := make([]K, 0, len(entries)), make([]V, 0, len(entries))
 	for key, value := range entries {
 		keys, values = append(keys, key), append(values, value)
 	}
 	if !r.fail(putAll(m, keys, values)) {
-		return
+		return false
 	}
 	r.did(action, "map entries", fmt.Sprintf("%d of %s", len(keys), mapName(m)))
+	return true
 }
 
 func putAll[K, V any](m *ebpf.Map, keys []K, values []V) error {
@@ -260,17 +300,17 @@ func putOneByOne[K, V any](m *ebpf.Map, keys []K, values []V) error {
 	return nil
 }
 
-func deleteEntries[K any](r *run, m *ebpf.Map, keys []K) {
+func deleteEntries[K any](r *run, m *ebpf.Map, keys []K) bool {
 	if len(keys) == 0 {
-		return
+		return true
 	}
 	for i := range keys {
 		if err := m.Delete(&keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			r.fail(wrapMap(m, "delete from", err))
-			return
+			return r.fail(wrapMap(m, "delete from", err))
 		}
 	}
 	r.did("remove", "map entries", fmt.Sprintf("%d of %s", len(keys), mapName(m)))
+	return true
 }
 
 // mapName is the name under which the map is pinned. All are short enough for

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	mdnetlink "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -161,6 +162,9 @@ func (r *run) replaceTable(connection *nftables.Conn, want ruleset) error {
 
 func (s setSpec) definition() *nftables.Set {
 	set := &nftables.Set{Table: nftTable(), Name: s.name, KeyType: s.key, Interval: s.interval}
+	if s.key == nftables.TypeIFName {
+		set.KeyByteOrder = binaryutil.NativeEndian // or `nft list` cannot print the names
+	}
 	if s.dynamic != nil {
 		set.Dynamic, set.HasTimeout = true, true
 		set.Size, set.Timeout = s.dynamic.size, s.dynamic.timeout

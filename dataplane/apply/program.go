@@ -23,6 +23,53 @@ const (
 	l3OffsetOverlay = 14
 )
 
+// programSpecs are the compiled programs as parsed. They are copied before use.
+type programSpecs struct {
+	border, overlay *ebpf.CollectionSpec
+	// code is a digest of each program's instructions, by name.
+	code map[string]string
+}
+
+func loadSpecs() (programSpecs, error) {
+	border, err := bpfgen.LoadBorder()
+	if err != nil {
+		return programSpecs{}, fmt.Errorf("read compiled border programs: %w", err)
+	}
+	overlay, err := bpfgen.LoadOverlay()
+	if err != nil {
+		return programSpecs{}, fmt.Errorf("read compiled overlay programs: %w", err)
+	}
+	specs := programSpecs{border: border, overlay: overlay, code: map[string]string{}}
+	for _, collection := range []*ebpf.CollectionSpec{border, overlay} {
+		for name, program := range collection.Programs {
+			specs.code[name] = digest(program)
+		}
+	}
+	return specs, nil
+}
+
+func digest(program *ebpf.ProgramSpec) string {
+	hash := sha256.New()
+	for _, instruction := range program.Instructions {
+		fmt.Fprintf(hash, "%d %d %d %d %d %s %s\n", instruction.OpCode, instruction.Dst, instruction.Src,
+			instruction.Offset, instruction.Constant, instruction.Reference(), instruction.Symbol())
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// pinned are all maps that the programs share by name.
+func (s programSpecs) pinned() map[string]*ebpf.MapSpec {
+	shared := map[string]*ebpf.MapSpec{}
+	for _, collection := range []*ebpf.CollectionSpec{s.border, s.overlay} {
+		for name, spec := range collection.Maps {
+			if spec.Pinning == ebpf.PinByName {
+				shared[name] = spec
+			}
+		}
+	}
+	return shared
+}
+
 // attachment is one program on one device in one direction.
 type attachment struct {
 	device  string
@@ -83,7 +130,7 @@ func (r *run) guard(device string, wanted []attachment) error {
 		}
 	}()
 	for _, a := range wanted {
-		fingerprint, err := fingerprint(spec, a.program, r.maps)
+		fingerprint, err := fingerprint(spec, r.specs.code[a.program], r.maps)
 		if err != nil {
 			return fmt.Errorf("prepare program %s: %w", a.program, err)
 		}
@@ -109,13 +156,9 @@ func (r *run) guard(device string, wanted []attachment) error {
 func (r *run) collection(device string) (*ebpf.CollectionSpec, error) {
 	overlay := r.plan.Overlay
 	isOverlay := overlay != nil && device == overlay.Device
-	loadSpec, offset := bpfgen.LoadBorder, uint8(l3OffsetLane)
+	spec, offset := r.specs.border.Copy(), uint8(l3OffsetLane)
 	if isOverlay {
-		loadSpec, offset = bpfgen.LoadOverlay, l3OffsetOverlay
-	}
-	spec, err := loadSpec()
-	if err != nil {
-		return nil, err
+		spec, offset = r.specs.overlay.Copy(), l3OffsetOverlay
 	}
 	values := map[string]any{"weft_l3_offset": offset, "weft_overlay_ifindex": uint32(0), "weft_vni": uint32(0),
 		"weft_fabric_address": [4]byte{}, "weft_probe_port": uint16(0), "weft_channel_port": uint16(0)}
@@ -174,12 +217,9 @@ func load(spec *ebpf.CollectionSpec, set *mapSet) (*ebpf.Collection, error) {
 // fingerprint names a program by all that makes it: instructions, constants and
 // the maps it is bound to. It is part of the name of the program's pin, so that
 // a restarted agent can tell that the program in the kernel is its own.
-func fingerprint(spec *ebpf.CollectionSpec, program string, set *mapSet) (string, error) {
+func fingerprint(spec *ebpf.CollectionSpec, code string, set *mapSet) (string, error) {
 	hash := sha256.New()
-	for _, instruction := range spec.Programs[program].Instructions {
-		fmt.Fprintf(hash, "%d %d %d %d %d %s %s\n", instruction.OpCode, instruction.Dst, instruction.Src,
-			instruction.Offset, instruction.Constant, instruction.Reference(), instruction.Symbol())
-	}
+	fmt.Fprintln(hash, code)
 	for _, name := range slices.Sorted(maps.Keys(spec.Variables)) {
 		fmt.Fprintf(hash, "%s=%x\n", name, spec.Variables[name].Value)
 	}
