@@ -31,6 +31,9 @@ func Apply(ctx context.Context, c client.Client, m chart.Manifests, progress wai
 	if err != nil {
 		return fmt.Errorf("wait for the CRDs: %w; look at the API server's log", err)
 	}
+	if err := tryConfig(ctx, c, m.Objects); err != nil {
+		return err
+	}
 	progress(fmt.Sprintf("applying %d objects", len(m.Objects)))
 	for _, object := range m.Objects {
 		if err := apply(ctx, c, object); err != nil {
@@ -40,10 +43,22 @@ func Apply(ctx context.Context, c client.Client, m chart.Manifests, progress wai
 	return nil
 }
 
+// tryConfig has the API server check the FabricConfig, which is applied last,
+// before anything else is changed.
+func tryConfig(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GetKind() == "FabricConfig" {
+			return apply(ctx, c, object, client.DryRunAll)
+		}
+	}
+	return nil
+}
+
 // apply takes over fields from other managers: the manifests are the one
 // source of these objects, and a user's wishes come in as values.
-func apply(ctx context.Context, c client.Client, object *unstructured.Unstructured) error {
-	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner(kube.FieldManager), client.ForceOwnership)
+func apply(ctx context.Context, c client.Client, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+	options = append(options, client.FieldOwner(kube.FieldManager), client.ForceOwnership)
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
 	return kube.Explain(err, "apply", object.GetKind()+" "+object.GetName())
 }
 

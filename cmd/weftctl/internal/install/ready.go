@@ -62,12 +62,12 @@ func (o Observed) Pending() string {
 	var pending []string
 	for _, d := range o.Deployments {
 		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < replicas(d) || d.Status.AvailableReplicas < replicas(d) {
-			pending = append(pending, fmt.Sprintf("%s is not running yet%s", d.Name, o.trouble(d.Spec.Selector)))
+			pending = append(pending, fmt.Sprintf("%s is not running yet%s", d.Name, o.Trouble(d.Spec.Selector)))
 		}
 	}
 	for _, d := range o.DaemonSets {
-		if ready, want := rollout(d); ready < want || d.Status.ObservedGeneration < d.Generation {
-			pending = append(pending, fmt.Sprintf("%s runs on %d of %d nodes%s", d.Name, ready, want, o.trouble(d.Spec.Selector)))
+		if ready, want := Rollout(d); ready < want || d.Status.ObservedGeneration < d.Generation {
+			pending = append(pending, fmt.Sprintf("%s runs on %d of %d nodes%s", d.Name, ready, want, o.Trouble(d.Spec.Selector)))
 		}
 	}
 	ready := meta.FindStatusCondition(o.Config.Status.Conditions, v1alpha1.ConditionReady)
@@ -83,10 +83,10 @@ func (o Observed) Pending() string {
 	return strings.Join(pending, "; ")
 }
 
-// rollout returns how many pods of the set run as they should, and how many
+// Rollout returns how many pods of the set run as they should, and how many
 // should. With OnDelete, pods of the former version count: replacing them is
 // the admin's decision.
-func rollout(d appsv1.DaemonSet) (ready, want int32) {
+func Rollout(d appsv1.DaemonSet) (ready, want int32) {
 	want, ready = d.Status.DesiredNumberScheduled, d.Status.NumberReady
 	if want == 0 && d.Status.ObservedGeneration == 0 {
 		return 0, 1
@@ -119,9 +119,9 @@ func (o Observed) unreadyNodes() []string {
 	return unready
 }
 
-// trouble says why a pod of the selector does not run, if the kubelet or the
+// Trouble says why a pod of the selector does not run, if the kubelet or the
 // scheduler says so.
-func (o Observed) trouble(selector *metav1.LabelSelector) string {
+func (o Observed) Trouble(selector *metav1.LabelSelector) string {
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return ""

@@ -117,12 +117,12 @@ func releaseNodes(ctx context.Context, c client.Client, force bool, progress wai
 	}
 	silent := &silentNodes{reported: map[string]bool{}}
 	err := wait.Until(ctx, nodesLimit, progress, func(ctx context.Context) (string, error) {
-		if err := silent.look(ctx, c); err != nil {
-			return "", err
+		// In this order: the last report comes before the FabricConfig goes.
+		_, gone := kube.FabricConfig(ctx, c)
+		if gone != nil && !errors.Is(gone, kube.ErrNotInstalled) {
+			return "", gone
 		}
-		if _, err := kube.FabricConfig(ctx, c); errors.Is(err, kube.ErrNotInstalled) {
-			return "", nil
-		} else if err != nil {
+		if err := silent.look(ctx, c); err != nil || gone != nil {
 			return "", err
 		}
 		return silent.pending(), nil
@@ -144,8 +144,7 @@ func releaseNodes(ctx context.Context, c client.Client, force bool, progress wai
 	return silent.names(), nil
 }
 
-// silentNodes keeps book of who has reported: the controller removes the
-// FabricNodes together with the FabricConfig.
+// silentNodes keeps book of which nodes have reported.
 type silentNodes struct {
 	order    []string
 	reported map[string]bool

@@ -90,7 +90,7 @@ func restConfig(access Access) (*rest.Config, error) {
 		return nil, fmt.Errorf("no usable kubeconfig (%w): give --kubeconfig FILE and, if it has several, --context NAME", err)
 	}
 	config.Timeout = requestTimeout
-	config.QPS, config.Burst = 50, 100
+	config.QPS = -1 // the API server's own priority and fairness suffices
 	config.UserAgent = FieldManager
 	return config, nil
 }

@@ -1,0 +1,218 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/install"
+)
+
+// lossWorthTelling is the share of unanswered probes, in permille, from which
+// a link that is up counts as a problem.
+const lossWorthTelling = 20
+
+// problems lists what is wrong, causes before consequences.
+func problems(in Input) []Problem {
+	found := workloadProblems(in)
+	found = append(found, configProblems(in)...)
+	found = append(found, nodeProblems(in)...)
+	for i := range in.Clusters {
+		found = append(found, clusterProblems(in, &in.Clusters[i])...)
+	}
+	if found == nil {
+		found = []Problem{} // an empty list in JSON, not null
+	}
+	return found
+}
+
+func workloadProblems(in Input) []Problem {
+	var found []Problem
+	tell := func(kind, name, what string) {
+		found = append(found, Problem{
+			Object: kind + " " + name, What: what,
+			Do: fmt.Sprintf("kubectl -n %s describe pods -l app.kubernetes.io/name=%s", v1alpha1.SystemNamespace, name),
+		})
+	}
+	for _, d := range in.Deployments {
+		if d.Status.AvailableReplicas == 0 {
+			tell("Deployment", d.Name, "it does not run, so nothing new is learned; what works goes on working"+in.Trouble(d.Spec.Selector))
+		}
+	}
+	for _, d := range in.DaemonSets {
+		if missing := unready(d); missing > 0 {
+			tell("DaemonSet", d.Name, fmt.Sprintf("it is not ready on %d of %d nodes%s", missing, d.Status.DesiredNumberScheduled, in.Trouble(d.Spec.Selector)))
+		}
+	}
+	return found
+}
+
+func unready(d appsv1.DaemonSet) int32 {
+	ready, want := install.Rollout(d)
+	return max(0, want-ready)
+}
+
+func configProblems(in Input) []Problem {
+	object := "FabricConfig " + v1alpha1.FabricConfigName
+	ready := meta.FindStatusCondition(in.Config.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case in.Config.DeletionTimestamp != nil:
+		return []Problem{{Object: object, What: "an uninstall is under way", Do: "let `weftctl uninstall` end"}}
+	case ready == nil:
+		return []Problem{{Object: object, What: "weft-controller has not looked at it yet",
+			Do: fmt.Sprintf("kubectl -n %s logs deployment/weft-controller", v1alpha1.SystemNamespace)}}
+	case ready.Status != metav1.ConditionTrue:
+		return []Problem{{Object: object, What: ready.Message, Do: adviceFor(ready.Reason)}}
+	}
+	return nil
+}
+
+// adviceFor a reason of FabricConfig's condition Ready.
+func adviceFor(reason string) string {
+	switch reason {
+	case "NetworksInvalid":
+		return "weftctl install --pod-cidr CIDR"
+	case "PoolExhausted":
+		return "add a range to spec.pools: kubectl edit fabricconfig default"
+	case "NoGateway":
+		return "label a node, or name another label: weftctl install --gateway-selector KEY=VALUE"
+	case "AgentsNotReady":
+		return fmt.Sprintf("kubectl -n %s logs daemonset/weft-agent", v1alpha1.SystemNamespace)
+	}
+	return fmt.Sprintf("kubectl -n %s logs deployment/weft-controller", v1alpha1.SystemNamespace)
+}
+
+func nodeProblems(in Input) []Problem {
+	var found []Problem
+	for i := range in.Nodes {
+		node := &in.Nodes[i]
+		ready := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionReady)
+		what := ""
+		switch {
+		case ready == nil:
+			what = "its agent has not reported"
+		case ready.Status != metav1.ConditionTrue:
+			what = ready.Message
+		default:
+			what = lagging(node, in.Neighbors)
+		}
+		if what != "" {
+			found = append(found, Problem{
+				Object: "node " + node.Name, What: what,
+				Do: fmt.Sprintf("kubectl -n %s logs -l app.kubernetes.io/name=weft-agent --field-selector spec.nodeName=%s", v1alpha1.SystemNamespace, node.Name),
+			})
+		}
+	}
+	return found
+}
+
+// lagging names the neighbors whose newest rows the node has not applied.
+func lagging(node *v1alpha1.FabricNode, neighbors []v1alpha1.Neighbor) string {
+	var behind []string
+	for _, neighbor := range neighbors {
+		held := slices.ContainsFunc(node.Status.Applied, func(a v1alpha1.AppliedNeighbor) bool {
+			return a.Name == neighbor.Name && a.UID == neighbor.UID && a.Generation >= neighbor.Generation
+		})
+		if !held {
+			behind = append(behind, neighbor.Name)
+		}
+	}
+	if len(behind) == 0 {
+		return ""
+	}
+	return "it has not applied the newest state of " + strings.Join(behind, ", ")
+}
+
+func clusterProblems(in Input, fcl *v1alpha1.ForeignCluster) []Problem {
+	object := "cluster " + fcl.Name
+	if fcl.DeletionTimestamp != nil {
+		return []Problem{{Object: object, What: "the peering is being taken down", Do: "wait; `weftctl unpeer " + fcl.Name + " --force` if it takes longer than 30 s"}}
+	}
+	if problem, ok := conditionProblem(in, fcl, object); ok {
+		return []Problem{problem}
+	}
+	var found []Problem
+	for _, path := range fcl.Status.Paths {
+		link := fmt.Sprintf("%s, link %d-%d", object, path.Gateway, path.RemoteGateway)
+		switch {
+		case path.State == v1alpha1.PathDown:
+			found = append(found, Problem{Object: link, What: "probes are not answered", Do: dialAdvice(in, fcl)})
+		case path.LossPermille >= lossWorthTelling:
+			found = append(found, Problem{
+				Object: link, What: fmt.Sprintf("%.1f %% of the probes are lost", float64(path.LossPermille)/10),
+				Do: "look for loss between the gateways outside the tunnel, such as a full uplink",
+			})
+		}
+	}
+	return found
+}
+
+// conditionProblem reports the first condition of a ForeignCluster that is not
+// true: the later ones follow from it.
+func conditionProblem(in Input, fcl *v1alpha1.ForeignCluster, object string) (Problem, bool) {
+	for _, kind := range []string{
+		v1alpha1.ConditionRecordValid, v1alpha1.ConditionChannelReady, v1alpha1.ConditionNetworksReady, v1alpha1.ConditionConnected,
+	} {
+		condition := meta.FindStatusCondition(fcl.Status.Conditions, kind)
+		if condition == nil {
+			return Problem{Object: object, What: "weft-controller has not reported " + kind + " yet",
+				Do: fmt.Sprintf("kubectl -n %s logs deployment/weft-controller", v1alpha1.SystemNamespace)}, true
+		}
+		if condition.Status != metav1.ConditionTrue {
+			return Problem{Object: object, What: fmt.Sprintf("not %s: %s", kind, condition.Message), Do: conditionAdvice(in, fcl, condition)}, true
+		}
+	}
+	return Problem{}, false
+}
+
+func conditionAdvice(in Input, fcl *v1alpha1.ForeignCluster, condition *metav1.Condition) string {
+	switch {
+	case condition.Reason == "PeerLeft":
+		return fmt.Sprintf("weftctl unpeer %s, or peer again from the other side", fcl.Name)
+	case condition.Type == v1alpha1.ConditionRecordValid:
+		return "fetch the record again: `weftctl record` on the other side, then kubectl apply"
+	case condition.Type == v1alpha1.ConditionNetworksReady:
+		return "see `weftctl status` on the other side"
+	}
+	return dialAdvice(in, fcl)
+}
+
+// dialAdvice says which UDP port must be reachable where, from the records of
+// both sides.
+func dialAdvice(in Input, fcl *v1alpha1.ForeignCluster) string {
+	theirs, ours := dialTargets(newest(fcl)), dialTargets(in.Config.Status.Record)
+	switch {
+	case theirs == "" && ours == "":
+		return "neither side publishes an endpoint: give one `weftctl install --exposure HostPort` or --endpoint"
+	case theirs == "":
+		return fmt.Sprintf("check that %s reaches us at UDP %s, and that %s knows us: weftctl status there", fcl.Name, ours, fcl.Name)
+	}
+	return fmt.Sprintf("check that our gateways reach UDP %s, and that %s knows us: weftctl status there", theirs, fcl.Name)
+}
+
+func newest(fcl *v1alpha1.ForeignCluster) string {
+	if fcl.Status.Record != "" {
+		return fcl.Status.Record
+	}
+	return fcl.Spec.Record
+}
+
+func dialTargets(token string) string {
+	record, err := identity.ParseRecord(token)
+	if err != nil {
+		return ""
+	}
+	var targets []string
+	for _, gateway := range record.Gateways {
+		for _, endpoint := range gateway.Endpoints {
+			targets = append(targets, fmt.Sprintf("%s port %d", endpoint, gateway.Lanes[0].Port))
+		}
+	}
+	return strings.Join(targets, " or ")
+}

@@ -1,0 +1,141 @@
+// Package report says how a cluster and its peers are, and what to do about
+// what is wrong.
+package report
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/install"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
+)
+
+// Input is what a report is made from.
+type Input struct {
+	install.Observed
+	Clusters  []v1alpha1.ForeignCluster
+	Neighbors []v1alpha1.Neighbor
+	Now       time.Time
+}
+
+// Report is the state of the fabric as one cluster sees it.
+type Report struct {
+	ClusterID v1alpha1.ClusterID    `json:"clusterID"`
+	Identity  v1alpha1.Identity     `json:"identity,omitempty"`
+	Healthy   bool                  `json:"healthy"`
+	Networks  []v1alpha1.OwnNetwork `json:"networks"`
+	Nodes     []Node                `json:"nodes"`
+	Clusters  []Cluster             `json:"clusters"`
+	Problems  []Problem             `json:"problems"`
+}
+
+// Node is a node of this cluster.
+type Node struct {
+	Name            string                `json:"name"`
+	FabricAddress   string                `json:"fabricAddress,omitempty"`
+	Gateway         int32                 `json:"gateway,omitempty"`
+	UnderlayAddress string                `json:"underlayAddress,omitempty"`
+	Pods            int                   `json:"pods"`
+	Lanes           []v1alpha1.LaneStatus `json:"lanes,omitempty"`
+	Ready           bool                  `json:"ready"`
+}
+
+// Cluster is another cluster as this one sees it.
+type Cluster struct {
+	Name      string                     `json:"name"`
+	ClusterID v1alpha1.ClusterID         `json:"clusterID,omitempty"`
+	Identity  v1alpha1.Identity          `json:"identity"`
+	Connected bool                       `json:"connected"`
+	Pods      v1alpha1.PodAccess         `json:"pods"`
+	Networks  []v1alpha1.RemappedNetwork `json:"networks"`
+	Links     []Link                     `json:"links"`
+}
+
+// Link is a tunnel between a gateway of this cluster and one of the other.
+type Link struct {
+	Gateway         int32              `json:"gateway"`
+	RemoteGateway   int32              `json:"remoteGateway"`
+	State           v1alpha1.PathState `json:"state"`
+	Active          bool               `json:"active"`
+	RTTMilliseconds float64            `json:"rttMilliseconds,omitempty"`
+	LossPercent     float64            `json:"lossPercent"`
+	SinceSeconds    int64              `json:"sinceSeconds,omitempty"`
+}
+
+// Problem is something wrong, and what to do about it.
+type Problem struct {
+	Object string `json:"object"`
+	What   string `json:"what"`
+	Do     string `json:"do"`
+}
+
+// Collect reads the input from the API server.
+func Collect(ctx context.Context, c client.Reader) (Input, error) {
+	in := Input{Now: time.Now()}
+	var err error
+	if in.Observed, err = install.Observe(ctx, c); err != nil {
+		return in, err
+	}
+	var clusters v1alpha1.ForeignClusterList
+	if err := c.List(ctx, &clusters); err != nil {
+		return in, kube.Explain(err, "list", "ForeignClusters")
+	}
+	var neighbors v1alpha1.NeighborList
+	if err := c.List(ctx, &neighbors); err != nil {
+		return in, kube.Explain(err, "list", "Neighbors")
+	}
+	in.Clusters, in.Neighbors = clusters.Items, neighbors.Items
+	return in, nil
+}
+
+// Make turns the input into a report. It is pure.
+func Make(in Input) Report {
+	r := Report{
+		ClusterID: in.Config.Spec.ClusterID, Identity: in.Config.Status.Identity, Networks: in.Config.Status.Networks,
+		Nodes: []Node{}, Clusters: []Cluster{}, Problems: problems(in),
+	}
+	r.Healthy = len(r.Problems) == 0
+	for i := range in.Nodes {
+		r.Nodes = append(r.Nodes, makeNode(&in.Nodes[i]))
+	}
+	for i := range in.Clusters {
+		r.Clusters = append(r.Clusters, makeCluster(&in.Clusters[i], in.Now))
+	}
+	slices.SortFunc(r.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
+	return r
+}
+
+func makeNode(n *v1alpha1.FabricNode) Node {
+	return Node{
+		Name: n.Name, FabricAddress: n.Spec.FabricAddress, Gateway: n.Spec.GatewayID,
+		UnderlayAddress: n.Status.UnderlayAddress, Pods: len(n.Status.PodPrefixes), Lanes: n.Status.Lanes,
+		Ready: meta.IsStatusConditionTrue(n.Status.Conditions, v1alpha1.ConditionReady),
+	}
+}
+
+func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
+	connected, _ := peering.Connected(fcl)
+	c := Cluster{
+		Name: fcl.Name, ClusterID: fcl.Status.ClusterID, Identity: fcl.Spec.Identity, Connected: connected,
+		Pods: fcl.Spec.Access.Pods, Networks: fcl.Status.Networks, Links: []Link{},
+	}
+	for _, path := range fcl.Status.Paths {
+		link := Link{
+			Gateway: path.Gateway, RemoteGateway: path.RemoteGateway, State: path.State, Active: path.Active,
+			RTTMilliseconds: float64(path.RTTMicroseconds) / 1000, LossPercent: float64(path.LossPermille) / 10,
+		}
+		if !path.Since.IsZero() {
+			link.SinceSeconds = int64(max(0, now.Sub(path.Since.Time)).Seconds())
+		}
+		c.Links = append(c.Links, link)
+	}
+	return c
+}
