@@ -88,6 +88,10 @@ test-topology: setup build ## data plane between network namespaces
 test-e2e: setup images ## one end-to-end run in the lab
 	$(GO) test -p 1 -count=1 -timeout 50m -v ./test/e2e/...
 
+.PHONY: test-e2e-full
+test-e2e-full: setup images ## every end-to-end case (long): NAT, other CIDRs, restarts, dead peers
+	WEFT_E2E_FULL=1 $(GO) test -p 1 -count=1 -timeout 120m -v ./test/e2e/...
+
 .PHONY: demo
 demo: setup images ## two clusters with equal CIDRs, peered, every pair of pods tried
 	$(GO) run ./tools/demo up

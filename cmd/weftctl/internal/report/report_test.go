@@ -1,0 +1,148 @@
+package report
+
+import (
+	"crypto/ed25519"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+)
+
+var now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func conditions(status metav1.ConditionStatus, reason, message string, kinds ...string) []metav1.Condition {
+	var list []metav1.Condition
+	for _, kind := range kinds {
+		list = append(list, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+	return list
+}
+
+// record of a cluster whose one gateway has the endpoints.
+func record(t *testing.T, endpoints ...string) string {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	r := identity.Record{ClusterID: "b", Epoch: 1, Serial: 1, Gateways: []identity.Gateway{{
+		ID: 1, Endpoints: endpoints, Lanes: []identity.Lane{{Port: 51847, Key: []byte(strings.Repeat("k", 32))}},
+	}}}
+	token, err := r.Sign(key)
+	require.NoError(t, err)
+	return token
+}
+
+// well is cluster a, one gateway and one plain node, connected to b.
+func well(t *testing.T) Input {
+	t.Helper()
+	in := Input{Now: now}
+	in.Deployments = []appsv1.Deployment{{
+		ObjectMeta: metav1.ObjectMeta{Name: "weft-controller"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}},
+		Status: appsv1.DeploymentStatus{AvailableReplicas: 1},
+	}}
+	in.DaemonSets = []appsv1.DaemonSet{{
+		ObjectMeta: metav1.ObjectMeta{Name: "weft-agent"}, Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{}},
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: 1, DesiredNumberScheduled: 2, NumberReady: 2, UpdatedNumberScheduled: 2},
+	}}
+	in.Config.Spec.ClusterID = "a"
+	in.Config.Status.Networks = []v1alpha1.OwnNetwork{{Name: "pods", Kind: "Pod", CIDR: "10.244.0.0/16", Index: 1}}
+	in.Config.Status.Record = record(t, "192.0.2.1")
+	in.Config.Status.Conditions = conditions(metav1.ConditionTrue, "Ready", "", "Ready")
+	in.Neighbors = []v1alpha1.Neighbor{{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "u", Generation: 3}}}
+	for i, name := range []string{"a2", "a1"} {
+		node := v1alpha1.FabricNode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.FabricNodeSpec{GatewayID: int32(i)}}
+		node.Status.Applied = []v1alpha1.AppliedNeighbor{{Name: "b", UID: "u", Generation: 3}}
+		node.Status.Conditions = conditions(metav1.ConditionTrue, "Ready", "", "Ready")
+		in.Nodes = append(in.Nodes, node)
+	}
+	fcl := v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	fcl.Spec.Record = record(t, "198.51.100.7")
+	fcl.Spec.Access.Pods = v1alpha1.PodAccessAll
+	fcl.Status.Conditions = conditions(metav1.ConditionTrue, "Ok", "", "RecordValid", "ChannelReady", "NetworksReady", "Connected")
+	fcl.Status.Networks = []v1alpha1.RemappedNetwork{{Name: "pods", Kind: "Pod", Original: "10.244.0.0/16", Remapped: "100.70.0.0/16"}}
+	fcl.Status.Paths = []v1alpha1.PathStatus{{
+		Via: "b", Gateway: 1, RemoteGateway: 1, State: v1alpha1.PathUp, RTTMicroseconds: 20250, Active: true,
+		Since: metav1.NewTime(now.Add(-90 * time.Second)),
+	}}
+	in.Clusters = []v1alpha1.ForeignCluster{fcl}
+	return in
+}
+
+func TestAllIsWell(t *testing.T) {
+	r := Make(well(t))
+	require.True(t, r.Healthy, "%+v", r.Problems)
+	require.Equal(t, "a1", r.Nodes[0].Name, "sorted by name")
+	var text strings.Builder
+	r.Text(&text)
+	for _, want := range []string{
+		"Cluster a exports pods 10.244.0.0/16", "pods 10.244.0.0/16 as 100.70.0.0/16",
+		"1-1", "Up (in use)", "20.25 ms", "0.0 %", "1m30s", "All is well.",
+	} {
+		require.Contains(t, text.String(), want)
+	}
+}
+
+// Each mishap gives one problem, with its object, its cause and what to do.
+func TestProblems(t *testing.T) {
+	set := func(in *Input, kind string, status metav1.ConditionStatus, reason, message string) {
+		list := in.Clusters[0].Status.Conditions
+		for i := range list {
+			if list[i].Type == kind {
+				list[i].Status, list[i].Reason, list[i].Message = status, reason, message
+			}
+		}
+	}
+	cases := map[string]struct {
+		change           func(*Input)
+		object, what, do string
+	}{
+		"controller away": {func(in *Input) { in.Deployments[0].Status.AvailableReplicas = 0 },
+			"Deployment weft-controller", "does not run", "describe pods"},
+		"agent away": {func(in *Input) { in.DaemonSets[0].Status.NumberReady = 1 },
+			"DaemonSet weft-agent", "1 of 2 nodes", "describe pods"},
+		"no pod CIDR": {func(in *Input) {
+			in.Config.Status.Conditions = conditions(metav1.ConditionFalse, "NetworksInvalid", "the pod CIDR is not known", "Ready")
+		}, "FabricConfig default", "the pod CIDR is not known", "weftctl install --pod-cidr"},
+		"node in trouble": {func(in *Input) {
+			in.Nodes[0].Status.Conditions = conditions(metav1.ConditionFalse, "X", "UDP port 4797 is taken", "Ready")
+		}, "node a2", "UDP port 4797 is taken", "kubectl"},
+		"node behind": {func(in *Input) { in.Nodes[1].Status.Applied[0].Generation = 2 },
+			"node a1", "newest state of b", "kubectl"},
+		"rows of an earlier peering": {func(in *Input) { in.Nodes[1].Status.Applied[0].UID = "v" },
+			"node a1", "newest state of b", "kubectl"},
+		"forged record": {func(in *Input) { set(in, "RecordValid", metav1.ConditionFalse, "Bad", "the signature does not match") },
+			"cluster b", "not RecordValid: the signature does not match", "weftctl record"},
+		"no channel": {func(in *Input) { set(in, "ChannelReady", metav1.ConditionFalse, "NoHandshake", "no handshake") },
+			"cluster b", "no handshake", "198.51.100.7 port 51847"},
+		"no channel, peer behind NAT": {func(in *Input) {
+			in.Clusters[0].Spec.Record = record(t)
+			set(in, "ChannelReady", metav1.ConditionFalse, "NoHandshake", "no handshake")
+		}, "cluster b", "no handshake", "reaches us at UDP 192.0.2.1 port 51847"},
+		"both behind NAT": {func(in *Input) {
+			in.Clusters[0].Spec.Record, in.Config.Status.Record = record(t), record(t)
+			set(in, "ChannelReady", metav1.ConditionFalse, "NoHandshake", "no handshake")
+		}, "cluster b", "no handshake", "neither side publishes"},
+		"peer left": {func(in *Input) { set(in, "Connected", metav1.ConditionFalse, "PeerLeft", "b ended the peering") },
+			"cluster b", "b ended the peering", "weftctl unpeer b"},
+		"one link down": {func(in *Input) { in.Clusters[0].Status.Paths[0].State = v1alpha1.PathDown },
+			"cluster b, link 1-1", "not answered", "UDP 198.51.100.7"},
+		"lossy link": {func(in *Input) { in.Clusters[0].Status.Paths[0].LossPermille = 35 },
+			"cluster b, link 1-1", "3.5 %", "outside the tunnel"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := well(t)
+			c.change(&in)
+			r := Make(in)
+			require.False(t, r.Healthy)
+			require.Len(t, r.Problems, 1)
+			require.Equal(t, c.object, r.Problems[0].Object)
+			require.Contains(t, r.Problems[0].What, c.what)
+			require.Contains(t, r.Problems[0].Do, c.do)
+		})
+	}
+}
