@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-fabric/weft/tools/lab/binaries"
 	"github.com/weft-fabric/weft/tools/lab/cluster"
 	"github.com/weft-fabric/weft/tools/lab/layout"
 )
@@ -65,6 +64,7 @@ func statusCommand() *cobra.Command {
 func kubectlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "kubectl <cluster> [arguments]", Short: "Run kubectl against a cluster",
+		// All flags are kubectl's.
 		DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "--help" || args[0] == "-h" {
@@ -77,12 +77,8 @@ func kubectlCommand() *cobra.Command {
 			if _, err := lab.Spec.Find(args[0]); err != nil {
 				return err
 			}
-			set, err := binaries.Ensure(c.Context(), func(string, ...any) {})
-			if err != nil {
-				return err
-			}
 			environment := append(os.Environ(), "KUBECONFIG="+lab.Folders.Kubeconfig(args[0]))
-			return replace(set.Kube, append([]string{"kubectl"}, args[1:]...), environment)
+			return replace(lab.Folders.Kube(), append([]string{"kubectl"}, args[1:]...), environment)
 		},
 	}
 }

@@ -91,23 +91,39 @@ func (l *Lab) save() error {
 }
 
 // lock keeps two commands from changing the lab at once. The lock file lies
-// beside the state folder, which lab down removes.
+// beside the state folder, which lab down removes, and is removed in the end;
+// so the one that was locked must still be the one that has the name.
 func (l *Lab) lock() (func(), error) {
-	file, err := os.OpenFile(l.Folders.Lock(), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the lab: %w", err)
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		l.say("waiting for another lab command to end")
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	for waiting := false; ; waiting = true {
+		file, err := os.OpenFile(l.Folders.Lock(), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("lock the lab: %w", err)
 		}
-	}
-	return func() {
-		_ = os.Remove(l.Folders.Lock())
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			if !waiting {
+				l.say("waiting for another lab command to end")
+			}
+			err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		}
+		if err != nil {
+			_ = file.Close()
+			return nil, fmt.Errorf("lock the lab: %w", err)
+		}
+		if sameFile(file, l.Folders.Lock()) {
+			return func() {
+				_ = os.Remove(l.Folders.Lock())
+				_ = file.Close()
+			}, nil
+		}
 		_ = file.Close()
-	}, nil
+	}
+}
+
+func sameFile(open *os.File, path string) bool {
+	a, errA := open.Stat()
+	b, errB := os.Stat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
 func (l *Lab) say(format string, args ...any) {

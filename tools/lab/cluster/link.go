@@ -54,7 +54,11 @@ func (l *Lab) ChangeLink(ctx context.Context, a, b string, change LinkChange) er
 	if err := l.applyLink(ctx, name); err != nil {
 		return err
 	}
-	return l.retire(ctx, name, old.RTT)
+	if err := l.retire(ctx, name, old.RTT); err != nil {
+		return err
+	}
+	l.say("link %s: %s", name, link)
+	return nil
 }
 
 // applyLink makes what carries the link and points the routes of both routers at it.

@@ -46,7 +46,7 @@ func (l *Lab) Up(ctx context.Context, wishes layout.Options, asked bool) error {
 	if err != nil {
 		return err
 	}
-	if err := l.prepare(); err != nil {
+	if err := l.prepare(set.Kube); err != nil {
 		return err
 	}
 	if err := l.startCore(ctx); err != nil {
@@ -72,7 +72,14 @@ func (l *Lab) Up(ctx context.Context, wishes layout.Options, asked bool) error {
 			return nil
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return errors.New("interrupted; lab up goes on from here, lab down removes what there is")
+		}
+		return err
+	}
+	l.say("ready; try: lab status, lab kubectl %s get pods -A", l.Spec.Clusters[0].Name)
+	return nil
 }
 
 // decide settles what the lab should be and remembers it.
@@ -96,8 +103,15 @@ func (l *Lab) decide(wishes layout.Options, asked bool) error {
 }
 
 // prepare copies this program into the state folder, so that the lab's
-// processes do not depend on a file that a build may replace.
-func (l *Lab) prepare() error {
+// processes do not depend on a file that a build may replace, and notes where
+// Kubernetes is.
+func (l *Lab) prepare(kube string) error {
+	if have, err := os.Readlink(l.Folders.Kube()); err != nil || have != kube {
+		_ = os.Remove(l.Folders.Kube())
+		if err := os.Symlink(kube, l.Folders.Kube()); err != nil {
+			return fmt.Errorf("note the path of Kubernetes: %w", err)
+		}
+	}
 	source, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("open this program: %w", err)

@@ -45,6 +45,15 @@ type Link struct {
 	Generation int           `json:"generation"`     // which pair of TUN devices is in use
 }
 
+// String is for people.
+func (l Link) String() string {
+	state := "up"
+	if l.Down {
+		state = "down (drops silently)"
+	}
+	return fmt.Sprintf("round trip %s, %s", l.RTT, state)
+}
+
 // Options are the user's wishes for NewSpec.
 type Options struct {
 	Clusters, Nodes int
@@ -271,6 +280,7 @@ func (f Folders) Lock() string              { return f.Root + ".lock" }
 func (f Folders) CoreSocket() string        { return filepath.Join(f.Root, "core.sock") }
 func (f Folders) CoreLogs() string          { return filepath.Join(f.Root, "logs") }
 func (f Folders) Program() string           { return filepath.Join(f.Root, "lab") }
+func (f Folders) Kube() string              { return filepath.Join(f.Root, "kube") }
 func (f Folders) PKI(cluster string) string { return filepath.Join(f.Root, "clusters", cluster, "pki") }
 func (f Folders) Kubeconfig(cluster string) string {
 	return filepath.Join(f.Root, cluster+".kubeconfig")
