@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +42,10 @@ type state struct {
 	applied *plan.Plan
 	report  apply.Report
 	// tornDown is why all of Weft was removed, empty if it was not.
-	tornDown  string
-	retry     time.Duration
-	lastAlarm string
+	tornDown string
+	retry    time.Duration
+	// Last texts that were logged, so that each is logged once.
+	lastAlarm, lastNotice string
 }
 
 // followObjects plans and applies after every change, after the kernel's state
@@ -93,6 +95,17 @@ func (a *agent) alarm(s *state, err error) {
 	}
 }
 
+// notice logs what was refused or could not be done once until it changes.
+func (a *agent) notice(s *state, problems []plan.Problem) {
+	text := strings.Join(sentences(problems, s.report.Warnings), "; ")
+	if text == s.lastNotice {
+		return
+	}
+	if s.lastNotice = text; text != "" {
+		a.log.Warn("some of the input has no effect", "problems", text)
+	}
+}
+
 func (a *agent) maintain(ctx context.Context, s *state) {
 	if s.applied == nil {
 		return
@@ -121,6 +134,7 @@ func (a *agent) sync(ctx context.Context, s *state, force bool) error {
 	a.api.SetState(apiState(snapshot.Config, s.facts.Underlay, &p))
 	a.setPort(int(snapshot.Config.Spec.Ports.Metrics))
 	a.setReady(err)
+	a.notice(s, problems)
 	a.publish(s, &snapshot, &p, problems, err)
 	return err
 }
@@ -164,12 +178,6 @@ func ownStatus(name string, snapshot *source.Snapshot, facts node.Facts) []v1alp
 func (a *agent) apply(ctx context.Context, s *state, p *plan.Plan, force bool) error {
 	if force || s.applied == nil || !reflect.DeepEqual(*s.applied, *p) {
 		report, err := a.executor.Apply(ctx, *p)
-		for _, c := range report.Changes {
-			a.log.Info("applied", "change", c.String())
-		}
-		for _, w := range report.Warnings {
-			a.log.Warn(w.Message)
-		}
 		s.report = report
 		if s.applied = nil; err == nil {
 			s.applied = p
@@ -202,10 +210,7 @@ func (a *agent) tearDown(ctx context.Context, s *state, config *v1alpha1.FabricC
 	}
 	a.follow(plan.Names{})
 	a.api.SetState(agentapi.State{})
-	report, err := a.executor.Apply(ctx, plan.Plan{})
-	for _, c := range report.Changes {
-		a.log.Info("applied", "change", c.String())
-	}
+	_, err := a.executor.Apply(ctx, plan.Plan{})
 	if err == nil && config != nil {
 		err = a.executor.RemoveState()
 	}

@@ -72,14 +72,7 @@ func composeStatus(in statusInput) v1alpha1.FabricNodeStatus {
 }
 
 func readyCondition(in *statusInput) metav1.Condition {
-	var sentences []string
-	for _, p := range in.problems {
-		sentences = append(sentences, p.String())
-	}
-	for _, w := range in.report.Warnings {
-		sentences = append(sentences, w.Message)
-	}
-	said := strings.Join(sentences, "; ")
+	said := strings.Join(sentences(in.problems, in.report.Warnings), "; ")
 	switch {
 	case in.err != nil:
 		return ready(metav1.ConditionFalse, reasonApplyFailed, in.err.Error())
@@ -89,6 +82,17 @@ func readyCondition(in *statusInput) metav1.Condition {
 		return ready(metav1.ConditionTrue, reasonRefused, said)
 	}
 	return ready(metav1.ConditionTrue, reasonApplied, "the node is as planned")
+}
+
+func sentences(problems []plan.Problem, warnings []apply.Warning) []string {
+	var out []string
+	for _, p := range problems {
+		out = append(out, p.String())
+	}
+	for _, w := range warnings {
+		out = append(out, w.Message)
+	}
+	return out
 }
 
 func ready(status metav1.ConditionStatus, reason, message string) metav1.Condition {
