@@ -6,7 +6,42 @@ package controlplane
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/identity"
+)
+
+const (
+	leaseName = "weft-controller"
+	// retryStart is the pause while the API server cannot be reached at start.
+	retryStart = 2 * time.Second
+)
+
+// Leader election: a leader that lost the API server gives up before another
+// may lead.
+var (
+	leaseDuration    = 15 * time.Second
+	renewDeadline    = 10 * time.Second
+	retryPeriod      = 2 * time.Second
+	shutdownDeadline = 5 * time.Second
 )
 
 // Options of Run.
@@ -25,9 +60,121 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Run the controller until ctx ends.
+// Run the controller until ctx ends or it is not the leader any more.
 func Run(ctx context.Context, o Options) error {
-	o.Log.Info("starting", "namespace", o.Namespace)
-	<-ctx.Done()
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	endpoint, err := channelEndpoint(o.PodIP, o.ChannelBind)
+	if err != nil {
+		return err
+	}
+	config, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, o)
+	if err != nil {
+		return err
+	}
+	self, err := awaitIdentity(ctx, identity.Secrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: o.Namespace, Now: time.Now}, o.Log)
+	if err != nil {
+		return err
+	}
+	if err := assemble(mgr, o, self, endpoint); err != nil {
+		return err
+	}
+	o.Log.Info("starting", "identity", self.ID, "channelEndpoint", endpoint)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the controllers: %w", err)
+	}
 	return nil
+}
+
+func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register the API types: %w", err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        logr.FromSlogHandler(o.Log.Handler()),
+		LeaderElection:                true,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &leaseDuration,
+		RenewDeadline:                 &renewDeadline,
+		RetryPeriod:                   &retryPeriod,
+		GracefulShutdownTimeout:       &shutdownDeadline,
+		Metrics:                       server.Options{BindAddress: o.MetricsBind},
+		HealthProbeBindAddress:        o.HealthBind,
+		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the controllers: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("set up the health checks: %w", err)
+	}
+	return mgr, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	config.UserAgent = "weft-controller"
+	// The bounds are for bursts of objects, such as at the start of a large cluster.
+	config.QPS, config.Burst = 50, 100
+	return config, nil
+}
+
+// channelEndpoint is where agents reach this process.
+func channelEndpoint(podIP, bind string) (string, error) {
+	addr, err := netip.ParseAddr(podIP)
+	if err != nil {
+		return "", fmt.Errorf("read --pod-ip: %q is no address; set $POD_IP from the pod's status.podIP", podIP)
+	}
+	_, port, err := net.SplitHostPort(bind)
+	if err != nil {
+		return "", fmt.Errorf("read --channel-bind: %w", err)
+	}
+	return net.JoinHostPort(addr.String(), port), nil
+}
+
+// awaitIdentity reads or makes the Secrets. An API server that is away is waited
+// for: exiting would only make the kubelet wait longer each time.
+func awaitIdentity(ctx context.Context, secrets identity.Secrets, log *slog.Logger) (identity.Self, error) {
+	for {
+		self, err := secrets.Identity(ctx)
+		if err == nil {
+			err = secrets.EnsureOverlay(ctx)
+		}
+		if err == nil {
+			return self, nil
+		}
+		log.Warn("the cluster's identity is not available; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return identity.Self{}, ctx.Err()
+		case <-time.After(retryStart):
+		}
+	}
+}
+
+// fabricConfig returns the one FabricConfig, nil if there is none.
+func fabricConfig(ctx context.Context, reader client.Reader) (*v1alpha1.FabricConfig, error) {
+	var config v1alpha1.FabricConfig
+	if err := reader.Get(ctx, client.ObjectKey{Name: v1alpha1.FabricConfigName}, &config); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return &config, nil
 }

@@ -105,7 +105,7 @@ func (p *peer) dial(ctx context.Context, attempt int) error {
 	timer := time.AfterFunc(o.Timing.Attempt, cancel)
 	s, err := channelv1.NewChannelClient(client).Exchange(ctx)
 	if err == nil {
-		err = s.Send(p.manager.hello())
+		err = s.Send(hello())
 	}
 	if err == nil {
 		err = awaitHello(s, o.Timing.Attempt)

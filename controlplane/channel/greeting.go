@@ -9,9 +9,9 @@ import (
 )
 
 // hello is our greeting.
-func (m *Manager) hello() *channelv1.Envelope {
+func hello() *channelv1.Envelope {
 	return &channelv1.Envelope{Body: &channelv1.Envelope_Hello{Hello: &channelv1.Hello{
-		ProtocolMin: channelv1.ProtocolMin, ProtocolMax: channelv1.ProtocolMax, ClusterId: string(m.options.ClusterID),
+		ProtocolMin: channelv1.ProtocolMin, ProtocolMax: channelv1.ProtocolMax,
 	}}}
 }
 

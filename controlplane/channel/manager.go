@@ -46,7 +46,6 @@ var DefaultTiming = Timing{
 // Options of New.
 type Options struct {
 	Self        v1alpha1.Identity
-	ClusterID   v1alpha1.ClusterID
 	Certificate tls.Certificate
 	Dialer      Dialer
 	// Changed is called, without any lock held, when a peer's Status changed. It

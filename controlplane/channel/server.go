@@ -76,7 +76,7 @@ func (s *server) Exchange(stream grpc.BidiStreamingServer[channelv1.Envelope, ch
 	}
 	log := s.manager.options.Log
 	log.Info("peer channel is up", "peer", id, "dialed", false)
-	if err = stream.Send(s.manager.hello()); err != nil {
+	if err = stream.Send(hello()); err != nil {
 		session.end(err)
 	}
 	err = session.run(stream.Context())

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -20,6 +21,7 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/identity"
 	"github.com/weft-fabric/weft/controlplane/ipam"
+	"github.com/weft-fabric/weft/controlplane/turn"
 )
 
 const (
@@ -53,7 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("fabric").
 		For(&v1alpha1.FabricConfig{}).
 		Watches(&corev1.Node{}, all).
-		Watches(&v1alpha1.FabricNode{}, all).
+		Watches(&v1alpha1.FabricNode{}, all, builder.WithPredicates(turn.FabricNodeChanged())).
 		Complete(r)
 }
 
@@ -67,6 +69,10 @@ type state struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	return turn.Settle(r.reconcile(ctx, request))
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, request.Name)
 	if err != nil || s == nil {
 		return ctrl.Result{}, err

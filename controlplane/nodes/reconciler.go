@@ -10,11 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/turn"
 )
 
 // resync makes a gateway that is not ready lose its role in time.
@@ -36,12 +38,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("nodes").
 		For(&v1alpha1.FabricConfig{}).
 		Watches(&corev1.Node{}, all).
-		Watches(&v1alpha1.FabricNode{}, all).
+		Watches(&v1alpha1.FabricNode{}, all, builder.WithPredicates(turn.FabricNodeChanged())).
 		Complete(r)
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	return turn.Settle(r.reconcile(ctx, request))
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var config v1alpha1.FabricConfig
 	if err := r.Client.Get(ctx, request.NamespacedName, &config); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -211,12 +211,9 @@ func (*Envelope_GoodbyeAck) isEnvelope_Body() {}
 // Hello is the greeting. The stream uses the greatest version that both ranges
 // hold; without one, either end closes it.
 type Hello struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	ProtocolMin uint32                 `protobuf:"varint,1,opt,name=protocol_min,json=protocolMin,proto3" json:"protocol_min,omitempty"`
-	ProtocolMax uint32                 `protobuf:"varint,2,opt,name=protocol_max,json=protocolMax,proto3" json:"protocol_max,omitempty"`
-	// Label of the sending cluster, for messages to people. The identity is the
-	// one that TLS has proved.
-	ClusterId     string `protobuf:"bytes,3,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProtocolMin   uint32                 `protobuf:"varint,1,opt,name=protocol_min,json=protocolMin,proto3" json:"protocol_min,omitempty"`
+	ProtocolMax   uint32                 `protobuf:"varint,2,opt,name=protocol_max,json=protocolMax,proto3" json:"protocol_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,13 +260,6 @@ func (x *Hello) GetProtocolMax() uint32 {
 		return x.ProtocolMax
 	}
 	return 0
-}
-
-func (x *Hello) GetClusterId() string {
-	if x != nil {
-		return x.ClusterId
-	}
-	return ""
 }
 
 // Snapshot is all that the sender says, replacing what it said before. Snapshots
@@ -758,12 +748,10 @@ const file_channel_proto_rawDesc = "" +
 	"\agoodbye\x18\x04 \x01(\v2\x18.weft.channel.v1.GoodbyeH\x00R\agoodbye\x12>\n" +
 	"\vgoodbye_ack\x18\x05 \x01(\v2\x1b.weft.channel.v1.GoodbyeAckH\x00R\n" +
 	"goodbyeAckB\x06\n" +
-	"\x04body\"l\n" +
+	"\x04body\"M\n" +
 	"\x05Hello\x12!\n" +
 	"\fprotocol_min\x18\x01 \x01(\rR\vprotocolMin\x12!\n" +
-	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\x12\x1d\n" +
-	"\n" +
-	"cluster_id\x18\x03 \x01(\tR\tclusterId\"\xfc\x01\n" +
+	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\"\xfc\x01\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06serial\x18\x02 \x01(\x04R\x06serial\x12\x1b\n" +

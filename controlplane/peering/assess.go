@@ -1,0 +1,103 @@
+// Package peering turns a ForeignCluster and what the peer says over the
+// channel into the Neighbor that the agents follow, and tells in conditions how
+// far the peering has come.
+package peering
+
+import (
+	"fmt"
+
+	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+)
+
+// Verdict is what the ForeignCluster objects alone say of one of them.
+type Verdict struct {
+	// Record is the newest valid one, nil if there is none; Token its text.
+	Record *identity.Record
+	Token  string
+	// Reason and Message of condition RecordValid; Valid is its status.
+	Valid   bool
+	Reason  string
+	Message string
+	// Duplicate names the older ForeignCluster with the same identity.
+	Duplicate string
+}
+
+// Usable reports whether a peering can follow from it.
+func (v Verdict) Usable() bool {
+	return v.Record != nil && v.Duplicate == "" && v.Reason != ReasonOwnIdentity
+}
+
+// Assess checks a ForeignCluster against its identity, our own and all others.
+// said is the record that came over the channel, if any. A bad record in the
+// spec does not take back a good one that is known already.
+func Assess(fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignCluster, self v1alpha1.Identity, said string) Verdict {
+	if fc.Spec.Identity == self {
+		return Verdict{Reason: ReasonOwnIdentity, Message: "this is the identity of this cluster itself: use the record of the other cluster (weftctl record, run there)"}
+	}
+	v := Verdict{Valid: true, Reason: ReasonValid}
+	record, err := verify(fc.Spec.Record, fc.Spec.Identity)
+	if err != nil {
+		v.Valid, v.Reason, v.Message = false, ReasonInvalidRecord, "spec.record is refused: "+err.Error()
+	} else {
+		v.Record, v.Token = record, fc.Spec.Record
+	}
+	for _, token := range []string{fc.Status.Record, said} {
+		if token == "" {
+			continue
+		}
+		if other, err := verify(token, fc.Spec.Identity); err == nil && other.NewerThan(v.Record) {
+			v.Record, v.Token = other, token
+		}
+	}
+	if v.Valid {
+		v.Message = fmt.Sprintf("signed by the identity; cluster %s, %s", v.Record.ClusterID, plural(len(v.Record.Gateways), "gateway"))
+	}
+	relate(&v, fc, all)
+	return v
+}
+
+func verify(token string, id v1alpha1.Identity) (*identity.Record, error) {
+	record, err := identity.ParseRecord(token)
+	if err != nil {
+		return nil, err
+	}
+	if record.Identity() != id {
+		return nil, fmt.Errorf("it belongs to identity %s, not to the one in spec.identity", record.Identity())
+	}
+	return record, nil
+}
+
+// relate compares with the other ForeignClusters.
+func relate(v *Verdict, fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignCluster) {
+	for i := range all {
+		other := &all[i]
+		if other.UID == fc.UID {
+			continue
+		}
+		if other.Spec.Identity == fc.Spec.Identity && older(other, fc) {
+			v.Duplicate = other.Name
+			return
+		}
+		if v.Valid && v.Record != nil && other.Spec.Identity != fc.Spec.Identity && other.Status.ClusterID == v.Record.ClusterID {
+			v.Message += fmt.Sprintf("; ForeignCluster %s is another cluster with the same ID %s: if their names would collide, choose another local name (metadata.name)",
+				other.Name, v.Record.ClusterID)
+			return
+		}
+	}
+}
+
+// older orders ForeignClusters by creation, then by name.
+func older(a, b *v1alpha1.ForeignCluster) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}

@@ -1,0 +1,222 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/ipam"
+)
+
+// prefixes finds the view of each network and the wire prefix of each network
+// and gateway. What the Neighbor has already it keeps, without a look at the
+// claims; only something new is claimed.
+type prefixes struct {
+	store    ipam.Store
+	config   *v1alpha1.FabricConfig
+	existing *v1alpha1.NeighborSpec
+	record   *identity.Record
+	// avoid is computed when the first claim is needed, neighbors (uncached) read
+	// when the pools run dry.
+	avoid     func(context.Context) ([]netip.Prefix, error)
+	neighbors func(context.Context) ([]v1alpha1.Neighbor, error)
+	// wanted are the networks of this turn, by name and CIDR.
+	wanted map[string]bool
+}
+
+// resolve returns the views (with indexes) and wire prefixes of networks. The
+// error names the first network that found no prefix; the others have theirs.
+func (p *prefixes) resolve(ctx context.Context, networks []channel.Network) ([]v1alpha1.ViewNetwork, map[wireKey]netip.Prefix, error) {
+	var views []v1alpha1.ViewNetwork
+	var problem error
+	p.wanted = map[string]bool{}
+	for _, n := range networks {
+		p.wanted[n.Name+" "+n.CIDR.String()] = true
+	}
+	for _, n := range networks {
+		local, err := p.view(ctx, n)
+		if err != nil {
+			problem = firstOf(problem, fmt.Errorf("network %s (%s) gets no local view: %w", n.Name, n.CIDR, err))
+			continue
+		}
+		views = append(views, v1alpha1.ViewNetwork{
+			Name: n.Name, Kind: n.Kind, Original: v1alpha1.CIDR(n.CIDR.String()), Local: v1alpha1.CIDR(local.String()),
+		})
+	}
+	views = assignViewIndexes(views, p.existing)
+	wires, err := p.wires(ctx, views)
+	return views, wires, firstOf(problem, err)
+}
+
+func (p *prefixes) view(ctx context.Context, n channel.Network) (netip.Prefix, error) {
+	if p.existing != nil {
+		for _, known := range p.existing.Networks {
+			if known.Name == n.Name && string(known.Original) == n.CIDR.String() {
+				return netip.ParsePrefix(string(known.Local))
+			}
+		}
+	}
+	return p.claim(ctx, p.config.Spec.Pools, v1alpha1.PrefixClaimSpec{
+		Purpose: v1alpha1.ClaimView, Identity: string(p.record.Identity()), Network: n.Name, CIDR: n.CIDR.String(),
+	}, n.CIDR.Bits())
+}
+
+func (p *prefixes) wires(ctx context.Context, views []v1alpha1.ViewNetwork) (map[wireKey]netip.Prefix, error) {
+	wires := map[wireKey]netip.Prefix{}
+	if len(views) == 0 {
+		return wires, nil
+	}
+	known := p.knownWires()
+	shared, err := p.shared(ctx)
+	if err != nil {
+		return wires, err
+	}
+	var problem error
+	for _, g := range p.record.Gateways {
+		for _, view := range views {
+			key := wireKey{g.ID, view.Original}
+			wire, ok := known[key]
+			if !ok {
+				wire, err = p.newWire(ctx, g.ID == shared, g.ID, view)
+			}
+			if err != nil {
+				problem = firstOf(problem, fmt.Errorf("network %s (%s) gets no wire prefix for gateway %d: %w", view.Name, view.Original, g.ID, err))
+				continue
+			}
+			wires[key] = wire
+		}
+	}
+	return wires, problem
+}
+
+func (p *prefixes) newWire(ctx context.Context, shared bool, gateway int32, view v1alpha1.ViewNetwork) (netip.Prefix, error) {
+	if shared {
+		return netip.ParsePrefix(string(view.Local))
+	}
+	original, err := netip.ParsePrefix(string(view.Original))
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	id := string(p.record.Identity())
+	return p.claim(ctx, p.config.Spec.WirePools, v1alpha1.PrefixClaimSpec{
+		Purpose: v1alpha1.ClaimWire, Identity: id, Network: view.Name, CIDR: string(view.Original), Via: id, GatewayID: gateway,
+	}, original.Bits())
+}
+
+// knownWires are those in our rows.
+func (p *prefixes) knownWires() map[wireKey]netip.Prefix {
+	known := map[wireKey]netip.Prefix{}
+	if p.existing == nil {
+		return known
+	}
+	originals := map[int32]v1alpha1.CIDR{}
+	for _, n := range p.existing.Networks {
+		originals[n.Index] = n.Original
+	}
+	for _, row := range p.existing.Rows {
+		if row.Side != v1alpha1.RowOurs || row.OriginIndex != p.existing.ClusterIndex {
+			continue
+		}
+		if wire, err := netip.ParsePrefix(string(row.Wire)); err == nil {
+			known[wireKey{row.RemoteGateway, originals[row.NetworkIndex]}] = wire
+		}
+	}
+	return known
+}
+
+// shared returns the gateway whose wire prefixes are the views. The claims are
+// looked at only when no row tells.
+func (p *prefixes) shared(ctx context.Context) (int32, error) {
+	if id := sharedByRows(p.existing, p.record); id != 0 {
+		return id, nil
+	}
+	claims, err := p.store.List(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("list prefix claims: %w", err)
+	}
+	return sharedByClaims(p.record, claims), nil
+}
+
+func (p *prefixes) claim(ctx context.Context, pools []v1alpha1.CIDR, key v1alpha1.PrefixClaimSpec, bits int) (netip.Prefix, error) {
+	avoid, err := p.avoid(ctx)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return ipam.Claim(ctx, p.store, ipam.Request{
+		Key: key, Bits: bits, Pools: ipam.ParsePrefixes(pools), Avoid: avoid,
+		Reclaimable: p.reclaimable(ctx, key.Purpose),
+	})
+}
+
+// reclaimable tells which claims may go when the pools run dry: those of the
+// same purpose that no Neighbor uses and this turn does not want.
+func (p *prefixes) reclaimable(ctx context.Context, purpose v1alpha1.ClaimPurpose) func(*v1alpha1.PrefixClaim) bool {
+	used := sync.OnceValues(func() (map[v1alpha1.CIDR]bool, error) {
+		neighbors, err := p.neighbors(ctx)
+		return prefixesInUse(neighbors), err
+	})
+	id := string(p.record.Identity())
+	return func(c *v1alpha1.PrefixClaim) bool {
+		inUse, err := used()
+		wanted := c.Spec.Identity == id && p.wanted[c.Spec.Network+" "+c.Spec.CIDR]
+		return err == nil && c.Spec.Purpose == purpose && !wanted && !inUse[c.Spec.Prefix]
+	}
+}
+
+func prefixesInUse(neighbors []v1alpha1.Neighbor) map[v1alpha1.CIDR]bool {
+	used := map[v1alpha1.CIDR]bool{}
+	for i := range neighbors {
+		for _, n := range neighbors[i].Spec.Networks {
+			used[n.Local] = true
+		}
+		for _, row := range neighbors[i].Spec.Rows {
+			used[row.Wire] = true
+		}
+	}
+	return used
+}
+
+// networksOf returns the neighbor's networks as it told them in an earlier life
+// of this controller.
+func networksOf(existing *v1alpha1.NeighborSpec) []channel.Network {
+	if existing == nil {
+		return nil
+	}
+	var networks []channel.Network
+	for _, n := range existing.Networks {
+		if cidr, err := netip.ParsePrefix(string(n.Original)); err == nil {
+			networks = append(networks, channel.Network{Name: n.Name, Kind: n.Kind, CIDR: cidr})
+		}
+	}
+	return networks
+}
+
+// ownNetworks returns what we tell a peer of our networks, nil while they are
+// not all known: without the node network the peer could not probe.
+func ownNetworks(config *v1alpha1.FabricConfig) []channel.Network {
+	var networks []channel.Network
+	complete := false
+	for _, n := range config.Status.Networks {
+		cidr, err := netip.ParsePrefix(string(n.CIDR))
+		if err != nil || len(networks) == channel.MaxNetworks {
+			continue
+		}
+		complete = complete || n.Kind == v1alpha1.NetworkNode
+		networks = append(networks, channel.Network{Name: n.Name, Kind: n.Kind, CIDR: cidr})
+	}
+	if !complete {
+		return nil
+	}
+	return networks
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
