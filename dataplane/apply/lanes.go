@@ -28,14 +28,13 @@ func (r *run) ensureLane(want plan.Lane) error {
 	if err != nil {
 		return err
 	}
-	link, err := findDevice(want.Device)
-	if err != nil || link == nil {
-		return errors.Join(err, fmt.Errorf("lane %s went away while it was set up", want.Device))
-	}
 	if err := errors.Join(r.tuneIPv4(want.Device), r.tuneIPv6(want)); err != nil {
 		return err
 	}
-	fact, err := r.ensureIdentity(link, want, kind)
+	if err := r.ensureLaneAddress(want.Device); err != nil {
+		return err
+	}
+	fact, err := r.ensureIdentity(want, kind)
 	if err != nil {
 		return err
 	}
@@ -43,18 +42,24 @@ func (r *run) ensureLane(want plan.Lane) error {
 	return nil
 }
 
+// ensureLaneAddress puts the fabric address on the lane too: on a device without
+// any IPv4 address even a loose rp_filter drops what comes in
+// (__fib_validate_source in net/ipv4/fib_frontend.c, no_addr).
+func (r *run) ensureLaneAddress(device string) error {
+	link, err := findDevice(device)
+	if err != nil || link == nil || r.plan.Overlay == nil {
+		return err
+	}
+	return r.ensureAddresses(link, netlink.FAMILY_V4, hostAddress(r.plan.Overlay.FabricAddress))
+}
+
 // ensureIdentity gives the lane its private key and port.
-func (r *run) ensureIdentity(link netlink.Link, want plan.Lane, kind lane.Kind) (LaneFact, error) {
+func (r *run) ensureIdentity(want plan.Lane, kind lane.Kind) (LaneFact, error) {
 	key, err := laneKey(r.options.StateDir, want.Device)
 	if err != nil {
 		return LaneFact{}, err
 	}
 	fact := LaneFact{Device: want.Device, PublicKey: key.PublicKey(), Port: want.Port, Userspace: kind == lane.Userspace}
-	if link.Attrs().Flags&unix.IFF_UP == 0 {
-		if err := checkUDPPort(want.Port, "lane "+want.Device, "spec.ports.lane of the FabricConfig"); err != nil {
-			return fact, err
-		}
-	}
 	client, err := wgctrl.New()
 	if err != nil {
 		return fact, fmt.Errorf("reach WireGuard: %w", err)
@@ -70,6 +75,9 @@ func (r *run) ensureIdentity(link netlink.Link, want plan.Lane, kind lane.Kind) 
 		r.did("change", "private key", want.Device)
 	}
 	if port := int(want.Port); have.ListenPort != port {
+		if err := checkUDPPort(want.Port, "lane "+want.Device, "spec.ports.lane of the FabricConfig"); err != nil {
+			return fact, err
+		}
 		config.ListenPort = &port
 		r.did("change", "port", fmt.Sprintf("%s to %d", want.Device, port))
 	}
