@@ -1,0 +1,77 @@
+package topology
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+)
+
+// Numbered datagrams flow both ways at 1,000 a second while the agent of every
+// node in turn is killed and started again: none is lost, and the new agent
+// finds nothing to do.
+func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
+	var streams []*stream
+	for _, r := range f.podPairs() {
+		if r.fromPod.node.number == 2 && r.toPod.node.number == 2 {
+			streams = append(streams, startStream(t, r.name, r.from, r.to, servers[r.toPod]))
+		}
+	}
+	for _, c := range []*cluster{f.a, f.b} {
+		for _, n := range c.nodes {
+			n.agent.kill()
+			n.startAgent(f.t)
+			c.awaitUp(t)
+			require.NotContains(t, n.agent.log.String(), "msg=applied", "%s: a second start plans nothing", n.name)
+		}
+	}
+	for _, s := range streams {
+		s.requireNoLoss(t)
+	}
+}
+
+// A FabricConfig that is being deleted takes all of Weft off the nodes.
+func (f *fabric) testTeardown(t *testing.T) {
+	for _, c := range []*cluster{f.a, f.b} {
+		now := metav1.NewTime(time.Now().Truncate(time.Second))
+		c.config.DeletionTimestamp, c.config.Finalizers = &now, []string{v1alpha1.Finalizer}
+		c.write(t, "config.yaml", c.config)
+		for _, n := range c.nodes {
+			n.eventually(t, "said that it is torn down", func() bool { return n.tornDown(t) })
+			require.NotContains(t, n.ip(t, "-o link show"), "weft", "devices of %s", n.name)
+			require.NotContains(t, n.ip(t, "rule show"), "105:", "rules of %s", n.name)
+			require.Empty(t, strings.TrimSpace(n.routes()), "routes of %s", n.name)
+			require.NotContains(t, mustRun(t, "ip", "netns", "exec", n.namespace.name, "nft", "list", "tables"), "weft", "nftables of %s", n.name)
+			require.NoDirExists(t, n.file("/sys/fs/bpf/weft"), "pins of %s", n.name)
+			require.Empty(t, n.files(t, "/var/lib/weft"), "state of %s", n.name)
+			n.agent.stop(t)
+			n.wireguard.stop(t)
+		}
+	}
+}
+
+// routes of Weft's table; the kernel calls a table without routes an error.
+func (n *node) routes() string {
+	output, err := run("ip", "-n", n.namespace.name, "route", "show", "table", "7077")
+	if err != nil {
+		return ""
+	}
+	return output
+}
+
+func (n *node) tornDown(t *testing.T) bool {
+	status := n.status(t)
+	if status == nil {
+		return false
+	}
+	for _, c := range status.Conditions {
+		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && c.Reason == "TornDown" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,50 @@
+package topology
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// binaries is the folder with weft-agent and weft-wireguard.
+var binaries string
+
+// TestMain builds the binaries, and leaves no namespace behind: neither ours
+// nor those of an earlier run that was interrupted.
+func TestMain(m *testing.M) {
+	code, err := testMain(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "topology tests:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func testMain(m *testing.M) (code int, err error) {
+	if os.Geteuid() != 0 {
+		return 1, fmt.Errorf("they make network namespaces: run them as root")
+	}
+	if binaries, err = os.MkdirTemp("", "weft-topology-bin-"); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(binaries)
+	if os.Getenv("NOBUILD") != "" {
+		binaries = os.Getenv("NOBUILD")
+		return m.Run(), nil
+	}
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binaries, "../../cmd/weft-agent", "../../cmd/weft-wireguard")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build agents: %w: %s", err, output)
+	}
+	if err := sweep(); err != nil {
+		return 1, fmt.Errorf("remove leftovers of an earlier run: %w", err)
+	}
+	defer func() {
+		if failed := sweep(); failed != nil && err == nil {
+			err = failed
+		}
+	}()
+	return m.Run(), nil
+}

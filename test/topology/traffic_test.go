@@ -1,0 +1,283 @@
+package topology
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+)
+
+const (
+	echoPort   = 7000
+	sinkPort   = 7001
+	streamPort = 7002
+	patience   = 3 * time.Second
+)
+
+// serve answers in the namespace until the test ends. TCP and UDP echo tell the
+// source that they saw, in a first line; the sink tells the SHA-256 of what it
+// was sent; the stream port counts numbered datagrams.
+func serve(t *testing.T, n namespace) *counter {
+	t.Helper()
+	var echo, sink net.Listener
+	var datagrams, stream net.PacketConn
+	require.NoError(t, n.do(func() error {
+		var failed [4]error
+		echo, failed[0] = net.Listen("tcp4", fmt.Sprintf(":%d", echoPort))
+		sink, failed[1] = net.Listen("tcp4", fmt.Sprintf(":%d", sinkPort))
+		datagrams, failed[2] = net.ListenPacket("udp4", fmt.Sprintf(":%d", echoPort))
+		stream, failed[3] = net.ListenPacket("udp4", fmt.Sprintf(":%d", streamPort))
+		return errors.Join(failed[:]...)
+	}))
+	t.Cleanup(func() {
+		echo.Close()
+		sink.Close()
+		datagrams.Close()
+		stream.Close()
+	})
+	go accept(echo, func(conn net.Conn) {
+		fmt.Fprintln(conn, conn.RemoteAddr())
+		_, _ = io.Copy(conn, conn)
+	})
+	go accept(sink, func(conn net.Conn) {
+		hash := sha256.New()
+		_, _ = io.Copy(hash, conn)
+		_, _ = conn.Write(hash.Sum(nil))
+	})
+	go func() {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, from, err := datagrams.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = datagrams.WriteTo(append(fmt.Appendln(nil, from), buffer[:n]...), from)
+		}
+	}()
+	c := &counter{seen: map[uint64]bool{}}
+	go c.count(stream)
+	return c
+}
+
+func accept(listener net.Listener, handle func(net.Conn)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+			handle(conn)
+		}()
+	}
+}
+
+// dial connects from inside a namespace.
+func dial(n namespace, network string, to netip.AddrPort) (conn net.Conn, err error) {
+	err = n.do(func() error {
+		conn, err = net.DialTimeout(network, to.String(), patience)
+		return err
+	})
+	return conn, err
+}
+
+// echoed sends a payload to an echo port, checks that it comes back whole, and
+// returns the source that the server saw.
+func echoed(n namespace, network string, to netip.Addr, payload []byte) (netip.Addr, error) {
+	return echoedAt(n, network, netip.AddrPortFrom(to, echoPort), payload)
+}
+
+func echoedAt(n namespace, network string, to netip.AddrPort, payload []byte) (netip.Addr, error) {
+	conn, err := dial(n, network, to)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Write(payload); err != nil {
+		return netip.Addr{}, err
+	}
+	// A reader as large as any datagram takes one whole.
+	reader := bufio.NewReaderSize(conn, 1<<16)
+	line, err := reader.ReadString('\n')
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%s to %s: %w", network, to, err)
+	}
+	back := make([]byte, len(payload))
+	if _, err := io.ReadFull(reader, back); err != nil {
+		return netip.Addr{}, fmt.Errorf("%s to %s: %w", network, to, err)
+	}
+	if !bytes.Equal(back, payload) {
+		return netip.Addr{}, fmt.Errorf("%s to %s: %d bytes came back altered", network, to, len(payload))
+	}
+	seen, err := netip.ParseAddrPort(strings.TrimSpace(line))
+	return seen.Addr(), err
+}
+
+// ping sends one ICMP echo request and waits for the reply.
+func ping(n namespace, to netip.Addr) error {
+	conn, err := rawICMP(n)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	id := int(binary.BigEndian.Uint16(random(2)))
+	request := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: id, Seq: 1, Data: random(56)}}
+	packet, err := request.Marshal(nil)
+	if err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.WriteTo(packet, &net.IPAddr{IP: to.AsSlice()}); err != nil {
+		return err
+	}
+	buffer := make([]byte, 1500)
+	for {
+		length, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return fmt.Errorf("ping %s: %w", to, err)
+		}
+		reply, err := icmp.ParseMessage(1, buffer[:length])
+		if err != nil || reply.Type != ipv4.ICMPTypeEchoReply || from.String() != to.String() {
+			continue
+		}
+		if e := reply.Body.(*icmp.Echo); e.ID == id && bytes.Equal(e.Data, request.Body.(*icmp.Echo).Data) {
+			return nil
+		}
+	}
+}
+
+func rawICMP(n namespace) (conn net.PacketConn, err error) {
+	err = n.do(func() error {
+		conn, err = net.ListenPacket("ip4:icmp", "0.0.0.0")
+		return err
+	})
+	return conn, err
+}
+
+// bulk sends bytes to a sink, which must have received the very same.
+func bulk(n namespace, to netip.Addr, size int) error {
+	conn, err := dial(n, "tcp4", netip.AddrPortFrom(to, sinkPort))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
+	payload := random(1 << 20)
+	hash := sha256.New()
+	for left := size; left > 0; left -= len(payload) {
+		hash.Write(payload)
+		if _, err := conn.Write(payload); err != nil {
+			return fmt.Errorf("send to %s: %w", to, err)
+		}
+		payload[0]++
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		return err
+	}
+	sum, err := io.ReadAll(conn)
+	if err != nil {
+		return fmt.Errorf("hear from %s: %w", to, err)
+	}
+	if !bytes.Equal(sum, hash.Sum(nil)) {
+		return fmt.Errorf("what %s received is not what was sent", to)
+	}
+	return nil
+}
+
+func random(size int) []byte {
+	b := make([]byte, size)
+	rand.Read(b) // never fails (crypto/rand)
+	return b
+}
+
+// counter counts numbered datagrams.
+type counter struct {
+	mu   sync.Mutex
+	seen map[uint64]bool
+}
+
+func (c *counter) count(conn net.PacketConn) {
+	buffer := make([]byte, 2048)
+	for {
+		n, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		if n == streamSize {
+			c.mu.Lock()
+			c.seen[binary.BigEndian.Uint64(buffer)] = true
+			c.mu.Unlock()
+		}
+	}
+}
+
+func (c *counter) received() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.seen)
+}
+
+const streamSize = 200
+
+// stream sends 1,000 numbered datagrams a second to a namespace's counter until
+// it is stopped.
+type stream struct {
+	name string
+	to   *counter
+	stop chan struct{}
+	sent chan int
+}
+
+func startStream(t *testing.T, name string, n namespace, to netip.Addr, c *counter) *stream {
+	t.Helper()
+	conn, err := dial(n, "udp4", netip.AddrPortFrom(to, streamPort))
+	require.NoError(t, err)
+	s := &stream{name: name, to: c, stop: make(chan struct{}), sent: make(chan int, 1)}
+	before := c.received()
+	go func() {
+		defer conn.Close()
+		packet := make([]byte, streamSize)
+		start := time.Now()
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for number := 0; ; {
+			select {
+			case <-s.stop:
+				s.sent <- before + number
+				return
+			case <-ticker.C:
+			}
+			for ; number < int(time.Since(start)/time.Millisecond); number++ {
+				binary.BigEndian.PutUint64(packet, uint64(before+number))
+				_, _ = conn.Write(packet)
+			}
+		}
+	}()
+	return s
+}
+
+// requireNoLoss ends the stream.
+func (s *stream) requireNoLoss(t *testing.T) {
+	t.Helper()
+	close(s.stop)
+	sent := <-s.sent
+	await(2*time.Second, func() bool { return s.to.received() >= sent })
+	require.Greater(t, sent, 100, s.name)
+	require.Equal(t, sent, s.to.received(), "%s: numbered datagrams received", s.name)
+}
