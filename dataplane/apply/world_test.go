@@ -1,0 +1,153 @@
+package apply_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+)
+
+// inNamespace runs f on a thread in the named network namespace. Sockets that f
+// opens stay in it.
+func inNamespace(t *testing.T, name string, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		// The thread is not given back: it ends with the goroutine.
+		runtime.LockOSThread()
+		handle, err := netns.GetFromName(name)
+		if err == nil {
+			err = netns.Set(handle)
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	require.NoError(t, <-done)
+}
+
+// world is a node (the test's own namespace) with a pod and, behind a veth that
+// is named like the overlay, a far end that owns all local views.
+//
+//	pod 10.244.1.5 ── [veth] node 192.0.2.10, 100.64.0.7 [weft-vx] ── far 100.70.0.9, 100.71.0.9, 192.0.2.1, 192.0.2.11
+func world(t *testing.T) {
+	t.Helper()
+	for _, line := range []string{
+		"ip netns add weft-hands-pod", "ip netns add weft-hands-far",
+		"ip link add weft-hands-p type veth peer name eth0 netns weft-hands-pod",
+		"ip address add 10.244.1.1/24 dev weft-hands-p", "ip link set weft-hands-p up",
+		"ip -n weft-hands-pod address add 10.244.1.5/24 dev eth0", "ip -n weft-hands-pod link set eth0 up",
+		"ip -n weft-hands-pod link set lo up",
+		"ip -n weft-hands-pod route add default via 10.244.1.1",
+		"ip link add weft-vx type veth peer name eth0 netns weft-hands-far",
+		"ip link set weft-vx up", "ip -n weft-hands-far link set eth0 up", "ip -n weft-hands-far link set lo up",
+		"ip address add 192.0.2.10/24 dev weft-vx", "ip address add 100.64.0.7/32 dev lo",
+		"ip -n weft-hands-far address add 192.0.2.1/24 dev eth0", "ip -n weft-hands-far address add 192.0.2.11/24 dev eth0",
+		"ip -n weft-hands-far address add 100.70.0.9/32 dev eth0", "ip -n weft-hands-far address add 100.71.0.9/32 dev eth0",
+		"ip -n weft-hands-far address add 100.99.0.9/32 dev eth0",
+		"ip route add 100.70.0.0/16 via 192.0.2.1 src 192.0.2.10", "ip route add 100.71.0.0/20 via 192.0.2.1",
+		"ip route add 100.99.0.0/16 via 192.0.2.1",
+		"ip -n weft-hands-far route add default via 192.0.2.10",
+		"sysctl -qw net.ipv4.ip_forward=1",
+		// What a CNI does: everything that leaves gets the node's address.
+		"nft add table ip cni", "nft add chain ip cni post '{ type nat hook postrouting priority 100; }'",
+		"nft add rule ip cni post masquerade",
+	} {
+		run(t, "%s", line)
+	}
+	t.Cleanup(func() {
+		run(t, "ip link delete weft-vx; ip link delete weft-hands-p; ip netns delete weft-hands-pod; ip netns delete weft-hands-far; nft delete table ip cni; ip address delete 100.64.0.7/32 dev lo")
+	})
+}
+
+// serveUDP answers every datagram with the source address that it saw.
+func serveUDP(t *testing.T, namespace, address string) {
+	t.Helper()
+	var socket net.PacketConn
+	listen := func() {
+		var err error
+		socket, err = net.ListenPacket("udp4", address)
+		require.NoError(t, err)
+	}
+	if namespace == "" {
+		listen()
+	} else {
+		inNamespace(t, namespace, listen)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	go func() {
+		buffer := make([]byte, 2048)
+		for {
+			_, from, err := socket.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = socket.WriteTo([]byte(from.String()), from)
+		}
+	}()
+}
+
+// askUDP sends a datagram and returns the address under which the server saw us;
+// the zero address if there was no answer.
+func askUDP(t *testing.T, namespace, source, server string) netip.Addr {
+	t.Helper()
+	var connection net.Conn
+	dial := func() {
+		var err error
+		connection, err = (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(source)}}).Dial("udp4", server)
+		require.NoError(t, err)
+	}
+	if namespace == "" {
+		dial()
+	} else {
+		inNamespace(t, namespace, dial)
+	}
+	defer connection.Close()
+	_, err := connection.Write([]byte("who am I?"))
+	require.NoError(t, err)
+	require.NoError(t, connection.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+	buffer := make([]byte, 256)
+	n, err := connection.Read(buffer)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return netip.MustParseAddrPort(string(buffer[:n])).Addr()
+}
+
+// dropped is the number of packets that the table dropped for a reason.
+func dropped(t *testing.T, reason string) int {
+	t.Helper()
+	output := run(t, "nft list counter inet weft %s", reason)
+	fields := strings.Fields(output[strings.Index(output, "packets"):])
+	n, err := strconv.Atoi(fields[1])
+	require.NoError(t, err)
+	return n
+}
+
+// setElements lists a set's elements as nft prints them in JSON.
+func setElements(t *testing.T, set string) string {
+	t.Helper()
+	var listing struct {
+		Nftables []struct {
+			Set *struct{ Elem json.RawMessage }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(run(t, "nft -j list set inet weft %s", set)), &listing))
+	for _, item := range listing.Nftables {
+		if item.Set != nil {
+			return string(item.Set.Elem)
+		}
+	}
+	return ""
+}
+
+func udp(address string, port int) string { return fmt.Sprintf("%s:%d", address, port) }
