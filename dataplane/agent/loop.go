@@ -130,6 +130,9 @@ func (a *agent) sync(ctx context.Context, s *state, force bool) error {
 		return err
 	}
 	p, problems := plan.Build(input(a.node, &snapshot, s.facts, a.executor.LinkIDs()))
+	if s.applied == nil {
+		a.introduce(s, &snapshot)
+	}
 	err := a.apply(ctx, s, &p, force)
 	a.api.SetState(apiState(snapshot.Config, s.facts.Underlay, &p))
 	a.setPort(int(snapshot.Config.Spec.Ports.Metrics))
@@ -137,6 +140,17 @@ func (a *agent) sync(ctx context.Context, s *state, force bool) error {
 	a.notice(s, problems)
 	a.publish(s, &snapshot, &p, problems, err)
 	return err
+}
+
+// introduce publishes the facts of a node that has published nothing yet, before
+// its first plan is applied: the controller waits for them, and a lane may take
+// its time.
+func (a *agent) introduce(s *state, snapshot *source.Snapshot) {
+	for _, n := range snapshot.Nodes {
+		if n.Name == a.node && n.Status.UnderlayAddress == "" {
+			a.publish(s, snapshot, &plan.Plan{}, []plan.Problem{{Message: "the first plan is being applied"}}, nil)
+		}
+	}
 }
 
 // publish hands the status of this node to the writer.
