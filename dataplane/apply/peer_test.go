@@ -1,0 +1,117 @@
+package apply
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/weft-fabric/weft/dataplane/plan"
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	var parsed []netip.Prefix
+	for _, s := range list {
+		parsed = append(parsed, netip.MustParsePrefix(s))
+	}
+	return parsed
+}
+
+func TestPeerChanges(t *testing.T) {
+	one, two, three := wgtypes.Key{1}, wgtypes.Key{2}, wgtypes.Key{3}
+	keepalive := 25 * time.Second
+	none := time.Duration(0)
+	have := []wgtypes.Peer{
+		{PublicKey: one, AllowedIPs: toIPNets(prefixes("240.1.0.0/16", "240.2.0.0/16")), Endpoint: &net.UDPAddr{}},
+		{PublicKey: two, PersistentKeepaliveInterval: keepalive, AllowedIPs: toIPNets(prefixes("240.3.0.0/16"))},
+	}
+	want := []plan.Peer{
+		{PublicKey: one, AllowedIPs: prefixes("240.1.0.0/16", "240.4.0.0/16")},
+		{PublicKey: two, Keepalive: keepalive, AllowedIPs: prefixes("240.3.0.0/16")},
+		{PublicKey: three, AllowedIPs: prefixes("240.2.0.0/16")},
+	}
+	require.Equal(t, []wgtypes.PeerConfig{
+		{PublicKey: one, UpdateOnly: true, AllowedIPs: toIPNets(prefixes("240.4.0.0/16"))},
+		{PublicKey: three, PersistentKeepaliveInterval: &none, AllowedIPs: toIPNets(prefixes("240.2.0.0/16"))},
+	}, peerChanges(want, have), "nothing is replaced or taken away")
+
+	standIn := wgtypes.Key{9}
+	require.Equal(t, []wgtypes.PeerConfig{
+		{PublicKey: two, Remove: true},
+		{PublicKey: standIn, AllowedIPs: toIPNets(prefixes("240.1.0.0/16"))},
+		{PublicKey: standIn, Remove: true},
+	}, peerRemovals([]plan.Peer{{PublicKey: one, AllowedIPs: prefixes("240.2.0.0/16")}}, have, standIn))
+	require.Empty(t, peerRemovals([]plan.Peer{
+		{PublicKey: one, AllowedIPs: prefixes("240.1.0.0/16", "240.2.0.0/16")}, {PublicKey: two, AllowedIPs: prefixes("240.3.0.0/16")},
+	}, have, standIn))
+}
+
+// A peer with two configured endpoints: the first is tried, then the second; the
+// one that works is left alone, also when the peer roams; when it falls silent,
+// the search begins again. A restarted agent begins where the peer was heard.
+func TestEndpoints(t *testing.T) {
+	path := t.TempDir() + "/endpoints.json"
+	book := newEndpointBook(path)
+	resolver := newResolver(t.Context())
+	defer resolver.close()
+	peer := plan.Peer{PublicKey: wgtypes.Key{1}, Endpoints: []string{"192.0.2.1:1", "192.0.2.2:2"}}
+	now := time.Unix(1_000_000, 0)
+	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	state := func(endpoint string, handshake time.Time) wgtypes.Peer {
+		return wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(at(endpoint)), LastHandshakeTime: handshake}
+	}
+	next := func(current wgtypes.Peer) netip.AddrPort {
+		endpoint, err := book.next("weft0", peer, current, resolver, now)
+		require.NoError(t, err)
+		return endpoint
+	}
+
+	first, err := book.first("weft0", peer, resolver, now)
+	require.NoError(t, err)
+	require.Equal(t, at("192.0.2.1:1"), first)
+	now = now.Add(5 * time.Second)
+	require.False(t, next(state("192.0.2.1:1", time.Time{})).IsValid(), "it has its time")
+	now = now.Add(patience)
+	require.Equal(t, at("192.0.2.2:2"), next(state("192.0.2.1:1", time.Time{})))
+	now = now.Add(patience + time.Second)
+	require.Equal(t, at("192.0.2.1:1"), next(state("192.0.2.2:2", time.Time{})), "round and round")
+
+	roamed := state("198.51.100.7:777", now)
+	require.True(t, book.remember("weft0", []wgtypes.Peer{roamed}, now))
+	require.False(t, book.remember("weft0", []wgtypes.Peer{roamed}, now))
+	require.NoError(t, book.save())
+	for range 17 {
+		now = now.Add(10 * time.Second)
+		require.False(t, next(roamed).IsValid(), "what works is never overwritten")
+	}
+
+	now = now.Add(silence)
+	require.False(t, next(roamed).IsValid())
+	now = now.Add(patience)
+	require.False(t, next(roamed).IsValid(), "the first candidate is where it was heard, which is in use")
+	now = now.Add(patience)
+	require.Equal(t, at("192.0.2.1:1"), next(roamed))
+
+	restarted := newEndpointBook(path)
+	first, err = restarted.first("weft0", peer, resolver, now)
+	require.NoError(t, err)
+	require.Equal(t, at("198.51.100.7:777"), first)
+	require.True(t, restarted.keepOnly(nil), "a removed peer is forgotten")
+	require.Empty(t, restarted.heard)
+}
+
+func TestEndpointThatDoesNotResolve(t *testing.T) {
+	book := newEndpointBook(t.TempDir() + "/endpoints.json")
+	resolver := newResolver(t.Context())
+	defer resolver.close()
+	peer := plan.Peer{Endpoints: []string{"gateway.invalid:51847", "192.0.2.2:2"}}
+	start := time.Now()
+	endpoint, err := book.first("weft0", peer, resolver, start)
+	require.Equal(t, netip.MustParseAddrPort("192.0.2.2:2"), endpoint, "the next one serves")
+	require.ErrorContains(t, err, `endpoint "gateway.invalid:51847" does not resolve, check the name or give an address`)
+	require.Less(t, time.Since(start), resolveTimeout+time.Second)
+	require.Empty(t, newEndpointBook("/nonexistent/endpoints.json").heard)
+}
