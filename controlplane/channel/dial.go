@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -19,6 +20,9 @@ import (
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
+
+// farIdentity begins the error of a pin that does not hold.
+const farIdentity = "the far end has identity"
 
 // dialLoop keeps trying to have a session with the peer, until ctx ends.
 func (p *peer) dialLoop(ctx context.Context) {
@@ -132,7 +136,7 @@ func (p *peer) client(conn net.Conn, target netip.Addr) (*grpc.ClientConn, error
 	o := p.manager.options
 	config := identity.PinnedConfig(o.Certificate, func(id v1alpha1.Identity) error {
 		if id != p.id {
-			return fmt.Errorf("the far end has identity %s, not %s", id, p.id)
+			return fmt.Errorf("%s %s, not %s", farIdentity, id, p.id)
 		}
 		return nil
 	})
@@ -155,14 +159,18 @@ func (p *peer) client(conn net.Conn, target netip.Addr) (*grpc.ClientConn, error
 	return client, nil
 }
 
-// explain turns gRPC's error into a sentence for a condition.
+// explain turns gRPC's error into a sentence for a condition. A far end that
+// does not know our identity ends the connection with a TLS alert, of which
+// often no more than a broken connection is seen.
 func explain(err error) error {
-	text := err.Error()
-	if s, ok := status.FromError(err); ok {
-		text = s.Message()
+	s, ok := status.FromError(err)
+	switch {
+	case !ok:
+		return errors.New(clip(err.Error()))
+	case strings.Contains(s.Message(), farIdentity):
+		return errors.New(clip(s.Message()))
+	case s.Code() == codes.Unavailable:
+		return fmt.Errorf("the far end ended the connection before it greeted (%s): does it have a ForeignCluster with our record?", clip(s.Message()))
 	}
-	if strings.Contains(text, "remote error: tls") {
-		return errors.New("the far end refused our identity: does it have a ForeignCluster with our record?")
-	}
-	return errors.New(clip(text))
+	return errors.New(clip(s.Message()))
 }
