@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -152,15 +153,24 @@ func (a *API) Snapshot() Snapshot {
 	var neighbors v1alpha1.NeighborList
 	s.NeighborsSynced = a.list(a.informers.neighbors, &neighbors)
 	s.Neighbors = neighbors.Items
-	var secrets corev1.SecretList
-	s.VNISynced = a.list(a.informers.secrets, &secrets)
-	for i := range secrets.Items {
-		s.VNI = vniOf(&secrets.Items[i])
-	}
+	s.VNI, s.VNISynced = a.vni()
 	var pods corev1.PodList
 	s.PodsSynced = a.list(a.informers.pods, &pods)
 	s.Pods = podAddresses(pods.Items, a.node)
 	return s
+}
+
+// vni reads the Secret from its cache, if that has synced.
+func (a *API) vni() (vni uint32, synced bool) {
+	if !a.informers.secrets.HasSynced() {
+		return 0, false
+	}
+	var secret corev1.Secret
+	err := a.cache.Get(context.Background(), client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.OverlaySecretName}, &secret)
+	if err != nil {
+		return 0, apierrors.IsNotFound(err)
+	}
+	return vniOf(&secret), true
 }
 
 // list reads a kind from its cache, if that has synced.
