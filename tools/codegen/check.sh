@@ -22,16 +22,16 @@ echo "check: staticcheck"
 GOMAXPROCS="$JOBS" "$TOOLS/staticcheck" ./... || failed=1
 
 echo "check: generated files"
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
-sources | xargs -0 cp --parents -t "$copy"
-bash "$copy/tools/codegen/generate.sh"
-while IFS= read -r -d '' f; do
-  if ! cmp -s "$f" "$copy/$f"; then
-    echo "$f is not what its source generates; run 'make generate' and commit it" >&2
-    failed=1
-  fi
-done < <(cd "$copy" && find apis dataplane -type f -print0 | sort -z)
+before=$(mktemp -d)
+after=$(mktemp -d)
+trap 'rm -rf "$before" "$after"' EXIT
+sources | xargs -0 cp --parents -t "$before"
+cp -r "$before/." "$after"
+bash "$after/tools/codegen/generate.sh"
+if ! diff -rq "$before" "$after" | sed "s|$before/||g; s|$after/||g; s|$after||g" >&2; then
+  echo "the files above are not what their sources generate; run 'make generate' and commit them" >&2
+  failed=1
+fi
 
 [ "$failed" -eq 0 ] && echo "check: all good"
 exit "$failed"

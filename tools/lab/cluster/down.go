@@ -18,7 +18,7 @@ func (l *Lab) Down() error {
 		return err
 	}
 	defer unlock()
-	other := machine.OtherLab(l.Folders.Root)
+	other := l.otherLab()
 	err = machine.KillAll(func() ([]int, error) {
 		pids, err := machine.MarkedProcesses(l.Folders.Root)
 		if other == "" {

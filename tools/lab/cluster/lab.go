@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-fabric/weft/tools/lab/layout"
+	"github.com/weft-fabric/weft/tools/lab/machine"
 	"github.com/weft-fabric/weft/tools/lab/pki"
 	"github.com/weft-fabric/weft/tools/lab/supervise"
 )
@@ -88,6 +89,15 @@ func (l *Lab) save() error {
 		return fmt.Errorf("encode the lab's state: %w", err)
 	}
 	return pki.WriteFile(l.Folders.State(), append(data, '\n'), 0o644)
+}
+
+// otherLab returns the folder of a lab that runs with another state folder.
+// Names of namespaces and cgroups are the same for all, so there is one at a time.
+func (l *Lab) otherLab() string {
+	return machine.OtherLab(l.Folders.Root, func(folder string) bool {
+		_, err := os.Stat(layout.Folders{Root: folder}.State())
+		return err == nil
+	})
 }
 
 // lock keeps two commands from changing the lab at once. The lock file lies

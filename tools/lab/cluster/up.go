@@ -36,7 +36,7 @@ func (l *Lab) Up(ctx context.Context, wishes layout.Options, asked bool) error {
 		return err
 	}
 	defer unlock()
-	if other := machine.OtherLab(l.Folders.Root); other != "" {
+	if other := l.otherLab(); other != "" {
 		return fmt.Errorf("another lab runs with its state in %s; end it with: WEFT_LAB_DIR=%s lab down", other, other)
 	}
 	if err := l.decide(wishes, asked); err != nil {

@@ -67,26 +67,28 @@ func Hierarchies() ([]Hierarchy, error) {
 		if m.Type != "cgroup" && m.Type != "cgroup2" {
 			continue
 		}
-		var options []string
-		for _, option := range strings.Split(m.SuperOptions, ",") {
-			switch option {
-			case "rw", "ro", "xattr", "clone_children", "nsdelegate", "memory_recursiveprot", "favordynmods", "pids_localevents", "memory_localevents":
-			default:
-				if !strings.HasPrefix(option, "release_agent") {
-					options = append(options, option)
-				}
-			}
-		}
-		h := Hierarchy{Path: m.Path, Type: m.Type}
-		if m.Type == "cgroup" {
-			h.Options = strings.Join(options, ",")
-			if strings.HasPrefix(h.Options, "name=") {
-				h.Options = "none," + h.Options // a hierarchy without controllers is asked for so
-			}
-		}
-		list = append(list, h)
+		list = append(list, Hierarchy{Path: m.Path, Type: m.Type, Options: mountOptions(m.Type, m.SuperOptions)})
 	}
 	return list, nil
+}
+
+// mountOptions are the options that mount a hierarchy once more: its
+// controllers, or its name. Version 2 has none.
+func mountOptions(kind, superOptions string) string {
+	if kind != "cgroup" {
+		return ""
+	}
+	var options []string
+	for _, option := range strings.Split(superOptions, ",") {
+		switch {
+		case option == "rw", option == "ro", option == "xattr", option == "clone_children", strings.HasPrefix(option, "release_agent"):
+		case strings.HasPrefix(option, "name="):
+			options = append(options, "none", option) // a hierarchy without controllers is asked for so
+		default:
+			options = append(options, option)
+		}
+	}
+	return strings.Join(options, ",")
 }
 
 // EnterCgroup moves this process into CgroupRoot/<name> of every hierarchy.

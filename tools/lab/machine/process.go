@@ -48,7 +48,8 @@ func MarkedProcesses(root string) ([]int, error) {
 }
 
 // OtherLab returns the state folder of a running lab other than root, or "".
-func OtherLab(root string) string {
+// isLab says whether a folder holds the state of a lab.
+func OtherLab(root string, isLab func(folder string) bool) string {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range environments {
 		environment, err := os.ReadFile(path)
@@ -56,7 +57,7 @@ func OtherLab(root string) string {
 			continue
 		}
 		for _, variable := range strings.Split(string(environment), "\x00") {
-			if other, ok := strings.CutPrefix(variable, MarkVariable+"="); ok && other != root {
+			if other, ok := strings.CutPrefix(variable, MarkVariable+"="); ok && other != root && isLab(other) {
 				return other
 			}
 		}
