@@ -113,6 +113,7 @@ func (s Set) complete() bool {
 // compile runs go build and reports how many packages it has compiled.
 func compile(ctx context.Context, dir, pkg, out, linkFlags string, say func(string, ...any)) error {
 	begin := time.Now()
+	say("  %s: finding its packages (the first time, Go downloads their modules)", filepath.Base(out))
 	list := exec.CommandContext(ctx, "go", "list", "-deps", pkg)
 	list.Dir, list.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	deps, err := list.Output()

@@ -29,7 +29,7 @@ func (l *Lab) Down() error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{l.restoreLimits()}
 	if other == "" {
 		errs = append(errs, machine.DeleteNamespaces(layout.NamespacePrefix), machine.RemoveCgroups())
 	}

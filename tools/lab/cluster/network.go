@@ -70,10 +70,8 @@ func (l *Lab) cable(c layout.Cluster, n layout.Node) error {
 		return err
 	}
 	values := [][2]string{{"net.ipv4.ip_forward", "1"}}
-	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil {
+	if _, err := os.Stat(bridgeSysctls); err == nil {
 		values = append(values, [2]string{"net.bridge.bridge-nf-call-iptables", "1"}, [2]string{"net.bridge.bridge-nf-call-ip6tables", "1"})
-	} else if n.Index == 1 {
-		l.say("the kernel has no br_netfilter: a pod that calls a service backed by a pod of its own node may get no answer")
 	}
 	if err := sysctls(n.Namespace, values); err != nil {
 		return err

@@ -218,7 +218,10 @@ func (l *Lab) waitReady(ctx context.Context, c layout.Cluster, authority *pki.Au
 		if err == nil && !available {
 			err = errors.New("no replica is available")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return resolve(ctx, c)
 	})
 	if err != nil {
 		return fmt.Errorf("wait for CoreDNS: %w; look at: lab kubectl %s -n kube-system describe pods", err, c.Name)

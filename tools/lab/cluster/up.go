@@ -49,6 +49,10 @@ func (l *Lab) Up(ctx context.Context, wishes layout.Options, asked bool) error {
 	if err := l.prepare(set.Kube); err != nil {
 		return err
 	}
+	if err := l.raiseLimits(); err != nil {
+		return err
+	}
+	l.needBridgeFilter()
 	if err := l.startCore(ctx); err != nil {
 		return err
 	}

@@ -281,6 +281,7 @@ func (f Folders) CoreSocket() string        { return filepath.Join(f.Root, "core
 func (f Folders) CoreLogs() string          { return filepath.Join(f.Root, "logs") }
 func (f Folders) Program() string           { return filepath.Join(f.Root, "lab") }
 func (f Folders) Kube() string              { return filepath.Join(f.Root, "kube") }
+func (f Folders) Inotify() string           { return filepath.Join(f.Root, "inotify-before") }
 func (f Folders) PKI(cluster string) string { return filepath.Join(f.Root, "clusters", cluster, "pki") }
 func (f Folders) Kubeconfig(cluster string) string {
 	return filepath.Join(f.Root, cluster+".kubeconfig")
