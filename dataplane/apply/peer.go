@@ -92,8 +92,7 @@ func (r *run) ensurePeers() {
 		if !r.guarded[want.Device] || !r.walled {
 			return nil // what is missing has been reported
 		}
-		changes := peerChanges(want.Peers, have.Peers)
-		changes = append(changes, r.endpointChanges(want, have)...)
+		changes := withEndpoints(peerChanges(want.Peers, have.Peers), r.endpointChanges(want, have))
 		for _, change := range changes {
 			if err := client.ConfigureDevice(want.Device, wgtypes.Config{Peers: []wgtypes.PeerConfig{change}}); err != nil {
 				return fmt.Errorf("set peer %s of lane %s: %w", change.PublicKey, want.Device, err)
@@ -106,6 +105,21 @@ func (r *run) ensurePeers() {
 		}
 		return nil
 	})
+}
+
+// withEndpoints puts the endpoint of a peer into its change, if there is one: a
+// new peer with a keepalive sends its first handshake at once, and without an
+// endpoint by then the next one comes 5 s later (REKEY_TIMEOUT).
+func withEndpoints(changes, endpoints []wgtypes.PeerConfig) []wgtypes.PeerConfig {
+	for _, e := range endpoints {
+		i := slices.IndexFunc(changes, func(c wgtypes.PeerConfig) bool { return c.PublicKey == e.PublicKey })
+		if i < 0 {
+			changes = append(changes, e)
+			continue
+		}
+		changes[i].Endpoint = e.Endpoint
+	}
+	return changes
 }
 
 // prunePeers takes away what is not planned.
