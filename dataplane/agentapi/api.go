@@ -44,7 +44,7 @@ func (s *Server) serveAPI(ctx context.Context, listener net.Listener) {
 	defer server.Close()
 	limited := &limitedListener{Listener: listener, slots: make(chan struct{}, maxAPIConnections)}
 	err := server.Serve(tls.NewListener(limited, identity.PinnedConfig(s.certificate, s.allowed)))
-	if err != nil && ctx.Err() == nil {
+	if !errors.Is(err, net.ErrClosed) && ctx.Err() == nil {
 		s.options.Log.Warn("agent API stopped", "error", err)
 	}
 }

@@ -29,7 +29,9 @@ const (
 const (
 	firstTimeout  = time.Second
 	timeoutMargin = 30 * time.Millisecond
-	maxTimeout    = 2 * time.Second
+	// maxTimeout is also the age from which an answer says nothing any more:
+	// WireGuard holds packets back while it waits for a handshake.
+	maxTimeout = 2 * time.Second
 )
 
 // pace of a track's probes.
@@ -180,9 +182,13 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	if slot.sequence != sequence || (slot.outcome != pending && slot.outcome != missed) {
 		return false, false
 	}
+	trip := now.Sub(slot.at)
+	if trip > maxTimeout {
+		return false, false
+	}
 	slot.outcome = answered
 	first := !t.hasSample
-	t.sample(now.Sub(slot.at))
+	t.sample(trip)
 	t.misses = 0
 	t.good++
 	before := t.state
@@ -206,15 +212,20 @@ func (t *track) turn(state v1alpha1.PathState, now time.Time) {
 }
 
 // sample smooths round-trip time and variance as RFC 6298, section 2, and
-// jitter as RFC 3550, section 6.4.1.
+// jitter as RFC 3550, section 6.4.1. A path does not become twice as fast: then
+// the samples before were of packets that had to wait, and weigh less.
 func (t *track) sample(trip time.Duration) {
 	trip = max(trip, time.Nanosecond)
 	if !t.hasSample {
 		t.hasSample = true
 		t.smoothed, t.variance, t.jitter = trip, trip/2, 0
 	} else {
+		weight := time.Duration(8)
+		if trip < t.smoothed/2 {
+			weight = 2
+		}
 		t.variance += ((t.smoothed - trip).Abs() - t.variance) / 4
-		t.smoothed += (trip - t.smoothed) / 8
+		t.smoothed += (trip - t.smoothed) / weight
 		t.jitter += ((trip - t.lastTrip).Abs() - t.jitter) / 16
 	}
 	t.lastTrip = trip

@@ -132,6 +132,22 @@ func TestLateAnswersAreLife(t *testing.T) {
 	require.Zero(t, p.lossPermille(), "late is not lost")
 }
 
+// A tunnel that comes up after a handshake releases what it held back: the old
+// answers say neither that the path is up nor how long it is.
+func TestHeldBackAnswersDoNotCount(t *testing.T) {
+	p := newPath(constant(-1))
+	p.run(5*time.Second, never)
+	require.Equal(t, v1alpha1.PathDown, p.state)
+	released := p.now
+	p.delay = constant(10 * time.Millisecond)
+	for sequence := range p.sequence {
+		p.arrives[sequence] = released
+	}
+	p.run(2*time.Second, never)
+	require.Equal(t, v1alpha1.PathUp, p.state)
+	require.InDelta(t, 10_000, p.measurement().RTTMicroseconds, 1_000)
+}
+
 func TestAnswerCountsOnce(t *testing.T) {
 	p := newPath(constant(-1))
 	sequence := p.send(p.now)
