@@ -42,7 +42,7 @@ func (f *fabric) testTeardown(t *testing.T) {
 		c.write(t, "config.yaml", c.config)
 		for _, n := range c.nodes {
 			n.eventually(t, "said that it is torn down", func() bool { return n.tornDown(t) })
-			require.NotContains(t, n.ip(t, "-o link show"), "weft", "devices of %s", n.name)
+			require.NotRegexp(t, `(?m)^weft`, n.ip(t, "-brief link show"), "devices of %s", n.name)
 			require.NotContains(t, n.ip(t, "rule show"), "105:", "rules of %s", n.name)
 			require.Empty(t, strings.TrimSpace(n.routes()), "routes of %s", n.name)
 			require.NotContains(t, mustRun(t, "ip", "netns", "exec", n.namespace.name, "nft", "list", "tables"), "weft", "nftables of %s", n.name)

@@ -3,6 +3,7 @@ package topology
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -13,12 +14,14 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -39,7 +42,7 @@ func serve(t *testing.T, n namespace) *counter {
 		var failed [4]error
 		echo, failed[0] = net.Listen("tcp4", fmt.Sprintf(":%d", echoPort))
 		sink, failed[1] = net.Listen("tcp4", fmt.Sprintf(":%d", sinkPort))
-		datagrams, failed[2] = net.ListenPacket("udp4", fmt.Sprintf(":%d", echoPort))
+		datagrams, failed[2] = fragmenting.ListenPacket(context.Background(), "udp4", fmt.Sprintf(":%d", echoPort))
 		stream, failed[3] = net.ListenPacket("udp4", fmt.Sprintf(":%d", streamPort))
 		return errors.Join(failed[:]...)
 	}))
@@ -72,6 +75,16 @@ func serve(t *testing.T, n namespace) *counter {
 	go c.count(stream)
 	return c
 }
+
+// fragmenting sockets let routers fragment what they send, so that no answer is
+// lost to path MTU discovery.
+var fragmenting = net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+	})
+	return errors.Join(err, failed)
+}}
 
 func accept(listener net.Listener, handle func(net.Conn)) {
 	for {
