@@ -53,13 +53,6 @@ func parseNetwork(cidr v1alpha1.CIDR) (p netip.Prefix, ok bool, err error) {
 	return p, true, nil
 }
 
-// mask returns the network mask of a prefix length in the form of map values.
-func mask(bits int) uint32 {
-	var bytes [4]byte
-	binary.BigEndian.PutUint32(bytes[:], ^uint32(0)<<(32-bits))
-	return bpfgen.Address4(netip.AddrFrom4(bytes))
-}
-
 func prefixKey(p netip.Prefix) bpfgen.BorderWeftPrefix4 {
 	return bpfgen.BorderWeftPrefix4{Prefix: bpfgen.Address4(p.Addr()), PrefixLen: uint32(p.Bits())}
 }

@@ -71,33 +71,11 @@ func checkTables(t require.TestingT, p *Plan) {
 
 func asPrefix(address, mask uint32) netip.Prefix {
 	for bits := 0; bits <= 32; bits++ {
-		p, _ := netip.AddrFrom4([4]byte{255, 255, 255, 255}).Prefix(bits)
-		if bpfgen.Address4(p.Addr()) == mask {
-			return netip.PrefixFrom(fromMap(address), bits)
+		if bpfgen.Mask4(bits) == mask {
+			return netip.PrefixFrom(bpfgen.FromAddress4(address), bits)
 		}
 	}
 	panic("not a mask")
-}
-
-// fromMap is the inverse of bpfgen.Address4 by search over its four bytes.
-func fromMap(v uint32) netip.Addr {
-	var out [4]byte
-	for i := range out {
-		for b := range 256 {
-			probe := [4]byte{}
-			probe[i] = byte(b)
-			if full := bpfgen.Address4(netip.AddrFrom4(probe)); full&^bpfgen.Address4(ones(i)) == 0 && v&bpfgen.Address4(ones(i)) == full {
-				out[i] = byte(b)
-			}
-		}
-	}
-	return netip.AddrFrom4(out)
-}
-
-func ones(i int) netip.Addr {
-	var b [4]byte
-	b[i] = 255
-	return netip.AddrFrom4(b)
 }
 
 // randomInput makes a cluster out of few values, so that collisions of every

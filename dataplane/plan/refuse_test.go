@@ -54,7 +54,7 @@ func TestBadNeighbor(t *testing.T) {
 			c.change(&in.Neighbors[0])
 			p, problems := Build(in)
 			require.NotEmpty(t, problems) // the first is the cause
-			if c.says == "" { // the later of two loses
+			if c.says == "" {             // the later of two loses
 				require.Equal(t, "c", problems[0].Neighbor)
 				return
 			}

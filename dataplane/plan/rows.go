@@ -150,7 +150,7 @@ func (b *builder) row(n *neighbor, p *peer, r *v1alpha1.Row, theirs *disjoint) e
 		return err
 	}
 	b.plan.Maps.Rows4[key] = bpfgen.BorderWeftRow4{
-		Local: bpfgen.Address4(network.local.Addr()), Wire: bpfgen.Address4(wire.Addr()), Mask: mask(wire.Bits()),
+		Local: bpfgen.Address4(network.local.Addr()), Wire: bpfgen.Address4(wire.Addr()), Mask: bpfgen.Mask4(wire.Bits()),
 		Delta: bpfgen.Delta(network.local, wire),
 	}
 	return nil

@@ -92,10 +92,10 @@ type Route struct {
 
 // Firewall is what Weft's one nftables table needs to know.
 type Firewall struct {
-	OverlayPort uint16 `json:"overlayPort"`
-	LanePorts   []uint16
-	ChannelPort uint16 `json:"channelPort"`
-	ProbePort   uint16 `json:"probePort"`
+	OverlayPort uint16   `json:"overlayPort"`
+	LanePorts   []uint16 `json:"lanePorts,omitempty"`
+	ChannelPort uint16   `json:"channelPort"`
+	ProbePort   uint16   `json:"probePort"`
 	// Underlays of all nodes of the cluster: who may send to OverlayPort.
 	Underlays []netip.Addr `json:"underlays"`
 	// OwnPods and OwnNodes are this cluster's networks by kind.
@@ -123,20 +123,20 @@ type Link struct {
 // decides and apply writes without a new plan. An array index that is not
 // named holds zero.
 type Maps struct {
-	View4     map[uint32]bpfgen.BorderWeftNet                      `json:"-"`
-	View4Long map[bpfgen.BorderWeftPrefix4]bpfgen.BorderWeftNet    `json:"-"`
-	Wire4     map[uint32]bpfgen.BorderWeftWire                     `json:"-"`
-	Wire4Long map[bpfgen.BorderWeftPrefix4]bpfgen.BorderWeftWire   `json:"-"`
-	Theirs4   map[bpfgen.BorderWeftTheirsKey]bpfgen.BorderWeftNet  `json:"-"`
-	Rows4     map[bpfgen.BorderWeftRowKey]bpfgen.BorderWeftRow4    `json:"-"`
-	Links     map[uint32]Link                                      `json:"-"`
-	Accept    map[bpfgen.BorderWeftAcceptKey]uint32                `json:"-"`
-	Transit   map[uint32]uint32                                    `json:"-"`
-	Gateways4 map[uint32]bpfgen.BorderWeftGateway4                 `json:"-"`
-	Clusters  map[uint32]bpfgen.BorderWeftCluster                  `json:"-"`
-	Places4   map[bpfgen.BorderWeftPrefix4]bpfgen.BorderWeftPlace4 `json:"-"`
-	Nodes4    map[uint32]uint32                                    `json:"-"`
-	Lengths   bpfgen.BorderWeftLengths                             `json:"-"`
+	View4     map[uint32]bpfgen.BorderWeftNet
+	View4Long map[bpfgen.BorderWeftPrefix4]bpfgen.BorderWeftNet
+	Wire4     map[uint32]bpfgen.BorderWeftWire
+	Wire4Long map[bpfgen.BorderWeftPrefix4]bpfgen.BorderWeftWire
+	Theirs4   map[bpfgen.BorderWeftTheirsKey]bpfgen.BorderWeftNet
+	Rows4     map[bpfgen.BorderWeftRowKey]bpfgen.BorderWeftRow4
+	Links     map[uint32]Link
+	Accept    map[bpfgen.BorderWeftAcceptKey]uint32
+	Transit   map[uint32]uint32
+	Gateways4 map[uint32]bpfgen.BorderWeftGateway4
+	Clusters  map[uint32]bpfgen.BorderWeftCluster
+	Places4   map[bpfgen.BorderWeftPrefix4]bpfgen.BorderWeftPlace4
+	Nodes4    map[uint32]uint32
+	Lengths   bpfgen.BorderWeftLengths
 }
 
 // Words are the map words that follow measurements.
