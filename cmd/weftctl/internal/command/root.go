@@ -32,6 +32,8 @@ type environment struct {
 	out, err io.Writer
 	format   string
 	access   kube.Access
+	// started is true once the command line has proved well-formed.
+	started bool
 }
 
 // Run executes the command line and returns the exit code.
@@ -51,7 +53,7 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case ctx.Err() != nil:
 		fmt.Fprintln(errOut, "weftctl: interrupted")
 		return exitCanceled
-	case errors.As(err, &usage):
+	case errors.As(err, &usage) || !env.started:
 		fmt.Fprintln(errOut, "weftctl:", err)
 		return exitUsage
 	default:
@@ -78,6 +80,7 @@ Exit codes: 0 it is done or all is well; 1 something is wrong, the message says 
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
+			env.started = true
 			return env.checkFormat()
 		},
 	}

@@ -20,9 +20,15 @@ const lossWorthTelling = 20
 
 // problems lists what is wrong, causes before consequences.
 func problems(in Input) []Problem {
+	nodes := nodeProblems(in)
 	found := workloadProblems(in)
-	found = append(found, configProblems(in)...)
-	found = append(found, nodeProblems(in)...)
+	// The config's condition only sums up what the nodes' own say better.
+	for _, problem := range configProblems(in) {
+		if problem.Do != adviceFor(agentsNotReady) || len(nodes) == 0 {
+			found = append(found, problem)
+		}
+	}
+	found = append(found, nodes...)
 	for i := range in.Clusters {
 		found = append(found, clusterProblems(in, &in.Clusters[i])...)
 	}
@@ -73,6 +79,9 @@ func configProblems(in Input) []Problem {
 	return nil
 }
 
+// agentsNotReady is the reason that FabricConfig gives when nodes are to blame.
+const agentsNotReady = "AgentsNotReady"
+
 // adviceFor a reason of FabricConfig's condition Ready.
 func adviceFor(reason string) string {
 	switch reason {
@@ -82,7 +91,7 @@ func adviceFor(reason string) string {
 		return "add a range to spec.pools: kubectl edit fabricconfig default"
 	case "NoGateway":
 		return "label a node, or name another label: weftctl install --gateway-selector KEY=VALUE"
-	case "AgentsNotReady":
+	case agentsNotReady:
 		return fmt.Sprintf("kubectl -n %s logs daemonset/weft-agent", v1alpha1.SystemNamespace)
 	}
 	return fmt.Sprintf("kubectl -n %s logs deployment/weft-controller", v1alpha1.SystemNamespace)
@@ -105,11 +114,21 @@ func nodeProblems(in Input) []Problem {
 		if what != "" {
 			found = append(found, Problem{
 				Object: "node " + node.Name, What: what,
-				Do: fmt.Sprintf("kubectl -n %s logs -l app.kubernetes.io/name=weft-agent --field-selector spec.nodeName=%s", v1alpha1.SystemNamespace, node.Name),
+				Do: fmt.Sprintf("kubectl -n %s logs %s", v1alpha1.SystemNamespace, agentOn(in, node.Name)),
 			})
 		}
 	}
 	return found
+}
+
+// agentOn returns the agent's pod on the node, for kubectl.
+func agentOn(in Input, node string) string {
+	for _, pod := range in.Pods {
+		if pod.Spec.NodeName == node && pod.Labels["app.kubernetes.io/name"] == "weft-agent" && pod.DeletionTimestamp == nil {
+			return pod.Name
+		}
+	}
+	return "daemonset/weft-agent"
 }
 
 // lagging names the neighbors whose newest rows the node has not applied.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weft-fabric/weft/apis/identity"
@@ -109,7 +110,12 @@ func TestProblems(t *testing.T) {
 		}, "FabricConfig default", "the pod CIDR is not known", "weftctl install --pod-cidr"},
 		"node in trouble": {func(in *Input) {
 			in.Nodes[0].Status.Conditions = conditions(metav1.ConditionFalse, "X", "UDP port 4797 is taken", "Ready")
-		}, "node a2", "UDP port 4797 is taken", "kubectl"},
+			in.Pods = []corev1.Pod{{
+				ObjectMeta: metav1.ObjectMeta{Name: "weft-agent-x", Labels: map[string]string{"app.kubernetes.io/name": "weft-agent"}},
+				Spec:       corev1.PodSpec{NodeName: "a2"},
+			}}
+			in.Config.Status.Conditions = conditions(metav1.ConditionFalse, "AgentsNotReady", "1 of 2 nodes are ready", "Ready")
+		}, "node a2", "UDP port 4797 is taken", "logs weft-agent-x"},
 		"node behind": {func(in *Input) { in.Nodes[1].Status.Applied[0].Generation = 2 },
 			"node a1", "newest state of b", "kubectl"},
 		"rows of an earlier peering": {func(in *Input) { in.Nodes[1].Status.Applied[0].UID = "v" },

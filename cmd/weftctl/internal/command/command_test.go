@@ -1,0 +1,114 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func run(args ...string) (code int, out, errOut string) {
+	var o, e bytes.Buffer
+	code = Run(context.Background(), args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+// A wrong command line ends with 2 and says what to write instead.
+func TestWrongCommandLines(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown command":    {[]string{"instal"}, "instal"},
+		"unknown flag":       {[]string{"status", "--verbose"}, "weftctl status --help"},
+		"unknown format":     {[]string{"status", "-o", "xml"}, "choose json or yaml"},
+		"missing name":       {[]string{"unpeer"}, "the name of a ForeignCluster"},
+		"argument too many":  {[]string{"install", "a"}, "takes no arguments"},
+		"peer without peer":  {[]string{"peer"}, "--peer-kubeconfig"},
+		"unknown access":     {[]string{"record", "--pods", "Some"}, "All or None"},
+		"bad wait":           {[]string{"install", "--wait", "long"}, "--wait"},
+		"bad selector":       {[]string{"install", "--gateway-selector", "edge"}, "edge"},
+		"bad peer access":    {[]string{"peer", "--peer-context", "b", "--peer-pods", "x"}, "--peer-pods x"},
+		"unpeer two at once": {[]string{"unpeer", "a", "b"}, "got 2 arguments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := run(c.args...)
+			require.Equal(t, exitUsage, code, errOut)
+			require.Empty(t, out)
+			require.Contains(t, errOut, c.want)
+		})
+	}
+}
+
+// A cluster that cannot be reached is no mistake of the command line: 1, with
+// the cause and what to check.
+func TestUnreachableCluster(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	code, _, errOut := run("status", "--kubeconfig", missing)
+	require.Equal(t, exitProblem, code)
+	require.Contains(t, errOut, "no usable kubeconfig")
+
+	dead := filepath.Join(t.TempDir(), "dead")
+	config := "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
+		"clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: x, context: {cluster: x}}]\n"
+	require.NoError(t, os.WriteFile(dead, []byte(config), 0o600))
+	code, _, errOut = run("status", "--kubeconfig", dead)
+	require.Equal(t, exitProblem, code)
+	require.Contains(t, errOut, "https://127.0.0.1:1 does not answer")
+	code, _, errOut = run("status", "--kubeconfig", dead, "--context", "y")
+	require.Equal(t, exitProblem, code)
+	require.Contains(t, errOut, "--context")
+}
+
+// The dry run prints YAML that holds every object and what the flags say.
+func TestDryRunPrintsManifests(t *testing.T) {
+	code, out, errOut := run("install", "--dry-run", "--cluster-id", "edge", "--exposure", "None", "--image", "registry.example/weft:1")
+	require.Equal(t, exitOK, code, errOut)
+	kinds := map[string]int{}
+	for _, text := range bytes.Split([]byte(out), []byte("---\n"))[1:] {
+		object := unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal(text, &object.Object))
+		kinds[object.GetKind()]++
+		if object.GetKind() == "FabricConfig" {
+			require.Equal(t, map[string]any{"clusterID": "edge", "gateways": map[string]any{"exposure": "None"}}, object.Object["spec"])
+		}
+	}
+	require.Equal(t, 5, kinds["CustomResourceDefinition"])
+	require.Equal(t, 2, kinds["DaemonSet"])
+	require.Equal(t, 1, kinds["FabricConfig"])
+	require.Contains(t, out, "registry.example/weft:1")
+}
+
+func TestChartIsWrittenAndNamed(t *testing.T) {
+	folder := t.TempDir()
+	code, out, errOut := run("chart", "--directory", folder, "-o", "json")
+	require.Equal(t, exitOK, code, errOut)
+	var result struct{ File string }
+	require.NoError(t, json.Unmarshal([]byte(out), &result))
+	require.FileExists(t, result.File)
+}
+
+// sweep removes what it is told to, leaves folders of others, and is content
+// when there is nothing.
+func TestSweep(t *testing.T) {
+	root := t.TempDir()
+	state, shared, empty := filepath.Join(root, "weft"), filepath.Join(root, "shared"), filepath.Join(root, "empty")
+	for _, folder := range []string{state, shared, empty} {
+		require.NoError(t, os.Mkdir(folder, 0o700))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(state, "weft0.key"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(shared, "other.sock"), nil, 0o600))
+	for range 2 {
+		code, _, errOut := run("sweep", state, "--if-empty", shared, "--if-empty", empty)
+		require.Equal(t, exitOK, code, errOut)
+		require.NoDirExists(t, state)
+		require.NoDirExists(t, empty)
+		require.DirExists(t, shared)
+	}
+}

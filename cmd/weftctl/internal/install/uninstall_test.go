@@ -1,0 +1,118 @@
+package install
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+)
+
+func quiet(string) {}
+
+func named(name string, finalizers ...string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Finalizers: finalizers}
+}
+
+// installed is the API server of a cluster of two nodes on which Weft runs, as
+// far as an uninstall looks at it.
+func installed(t *testing.T, finalizers ...string) *kube.Cluster {
+	t.Helper()
+	scheme, err := kube.Scheme()
+	require.NoError(t, err)
+	objects := []client.Object{
+		&v1alpha1.FabricConfig{ObjectMeta: named("default", finalizers...)},
+		&v1alpha1.FabricNode{ObjectMeta: named("a1"), Status: v1alpha1.FabricNodeStatus{
+			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: reasonTornDown}},
+		}},
+		&v1alpha1.FabricNode{ObjectMeta: named("a2")},
+		&v1alpha1.ForeignCluster{ObjectMeta: named("b", finalizers...)},
+		&corev1.Namespace{ObjectMeta: named("weft-system")},
+		&appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "weft-agent", Namespace: "weft-system"},
+			Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Image: "registry.example/weft:7", ImagePullPolicy: corev1.PullAlways,
+			}}}}},
+		},
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return &kube.Cluster{Client: sweepRuns(c), Version: "v1.37.2"}
+}
+
+// sweepRuns plays the DaemonSet controller: weft-sweep is at once ready where
+// it should run. It also sees that the installed image is used.
+func sweepRuns(c client.WithWatch) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			err := inner.Get(ctx, key, into, options...)
+			if set, ok := into.(*appsv1.DaemonSet); ok && err == nil && set.Name == sweepName &&
+				set.Spec.Template.Spec.InitContainers[0].Image == "registry.example/weft:7" {
+				set.Status.ObservedGeneration = 1
+			}
+			return err
+		},
+	})
+}
+
+func remainingObjects(t *testing.T, c client.Client) int {
+	t.Helper()
+	count := 0
+	for _, list := range []client.ObjectList{&v1alpha1.FabricConfigList{}, &v1alpha1.ForeignClusterList{}, &appsv1.DaemonSetList{}, &corev1.NamespaceList{}} {
+		require.NoError(t, c.List(t.Context(), list))
+		switch l := list.(type) {
+		case *v1alpha1.FabricConfigList:
+			count += len(l.Items)
+		case *v1alpha1.ForeignClusterList:
+			count += len(l.Items)
+		case *appsv1.DaemonSetList:
+			count += len(l.Items)
+		case *corev1.NamespaceList:
+			count += len(l.Items)
+		}
+	}
+	return count
+}
+
+// Node a2's agent is dead, the controller releases the config after its bound:
+// everything goes, and a2 is named as not cleaned.
+func TestUninstallNamesTheSilentNode(t *testing.T) {
+	c := installed(t)
+	synctest.Test(t, func(t *testing.T) {
+		left, err := Uninstall(t.Context(), c, false, quiet)
+		require.NoError(t, err)
+		require.Equal(t, Leftovers{Nodes: []string{"a2"}}, left)
+		require.Zero(t, remainingObjects(t, c))
+		// Once more: nothing is there, and that is fine.
+		left, err = Uninstall(t.Context(), c, false, quiet)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+}
+
+// The controller is dead. Without force the uninstall stops in time and says
+// so; with force it goes on, and lists what nobody cleaned.
+func TestUninstallWithoutController(t *testing.T) {
+	c := installed(t, v1alpha1.Finalizer)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := Uninstall(t.Context(), c, false, quiet)
+		require.ErrorContains(t, err, "weft-controller has not released it")
+		require.LessOrEqual(t, time.Since(start), 30*time.Second)
+		require.NotZero(t, remainingObjects(t, c))
+
+		left, err := Uninstall(t.Context(), c, true, quiet)
+		require.NoError(t, err)
+		require.Equal(t, Leftovers{Nodes: []string{"a2"}, Peers: []string{"b"}}, left)
+		require.Zero(t, remainingObjects(t, c))
+	})
+}
