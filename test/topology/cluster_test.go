@@ -59,12 +59,12 @@ type names struct {
 	pods, nodes prefixes
 }
 
-func newCluster(t *testing.T, id string, number int) *cluster {
+func newCluster(t *testing.T, id string, number, mtu int) *cluster {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
 	c := &cluster{
-		id: id, number: number, mtu: 1500, vni: 70000 + number, key: key,
+		id: id, number: number, mtu: mtu, vni: 70000 + number, key: key,
 		identity:  identity.Fingerprint(key.Public().(ed25519.PublicKey)),
 		directory: t.TempDir(), router: newNamespace(t, id+"-router"),
 	}
@@ -79,6 +79,10 @@ func newCluster(t *testing.T, id string, number int) *cluster {
 func (c *cluster) host(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(c.number), byte(number)})
 }
+
+// pathMTU is what this cluster's side of every path carries: the lane over its
+// underlay, the overlay carries more.
+func (c *cluster) pathMTU() int { return (c.mtu - 60) / 16 * 16 }
 
 // connect the routers of two clusters.
 func connect(t *testing.T, a, b *cluster) {
@@ -199,6 +203,7 @@ func (c *cluster) peer(t *testing.T, other *cluster, ours, theirs names) {
 			row(v1alpha1.RowTheirs, 0, podNetwork, podCIDR, theirs.pods.wire),
 			row(v1alpha1.RowTheirs, 0, nodeNetwork, nodeCIDR, theirs.nodes.wire),
 		},
+		MTU:    int32(other.pathMTU()),
 		Access: v1alpha1.AccessSpec{Pods: v1alpha1.PodAccessAll},
 	}}
 	c.neighbor.TypeMeta, c.neighbor.ObjectMeta = meta("Neighbor", other.id)
@@ -251,11 +256,11 @@ type fabric struct {
 }
 
 // newFabric brings up two clusters with one gateway, one plain node and a pod
-// on each.
-func newFabric(t *testing.T, aNames, bNames names) *fabric {
+// on each. bMTU is the underlay's MTU in b; in a it is 1500 bytes.
+func newFabric(t *testing.T, bMTU int, aNames, bNames names) *fabric {
 	t.Helper()
 	started := time.Now()
-	f := &fabric{t: t, a: newCluster(t, "a", 1), b: newCluster(t, "b", 2), aNames: aNames, bNames: bNames}
+	f := &fabric{t: t, a: newCluster(t, "a", 1, 1500), b: newCluster(t, "b", 2, bMTU), aNames: aNames, bNames: bNames}
 	t.Cleanup(func() { require.NoError(t, sweep()) })
 	connect(t, f.a, f.b)
 	for _, c := range []*cluster{f.a, f.b} {

@@ -45,15 +45,47 @@ func (f *fabric) testForged(t *testing.T) {
 		"source out of nowhere": {f.a.vni, netip.MustParseAddr("8.8.8.8"), otherPod, "tunnel_source"},
 	} {
 		before := gateway.counted(t, c.reason)
-		conn, err := dial(plain.namespace, "udp4", netip.AddrPortFrom(gateway.underlay, overlayPort))
-		require.NoError(t, err)
-		for range 10 {
-			_, err = conn.Write(vxlan(t, c.vni, c.source, c.destination))
-			require.NoError(t, err)
-		}
-		conn.Close()
+		sendForged(t, plain.namespace, gateway.underlay, vxlan(t, c.vni, c.source, c.destination))
 		gateway.eventually(t, "counted a forged packet: "+name, func() bool {
 			return gateway.counted(t, c.reason) == before+10
 		})
+	}
+	f.testStrangers(t)
+}
+
+// The overlay's port is for nodes of the cluster: neither a host beside them nor
+// a pod gets anything in, with the right VNI and addresses that fit.
+func (f *fabric) testStrangers(t *testing.T) {
+	gateway, plain := f.a.gatewayNode(), f.a.nodes[1]
+	packet := vxlan(t, f.a.vni, gateway.pods[0].address, plain.pods[0].address)
+	for name, c := range map[string]struct {
+		from    namespace
+		to      *node
+		counter string
+		at      *node // where it ends
+	}{
+		"host":                  {f.a.router, plain, "overlay_stranger", plain},
+		"pod to another node":   {gateway.pods[0].namespace, plain, "overlay_forward", gateway},
+		"pod to its own node":   {plain.pods[0].namespace, plain, "overlay_stranger", plain},
+		"host of the neighbor":  {f.b.router, plain, "overlay_stranger", plain},
+		"node of the neighbor":  {f.b.nodes[1].namespace, gateway, "overlay_stranger", gateway},
+		"pod of the neighbor's": {f.b.nodes[1].pods[0].namespace, gateway, "overlay_stranger", gateway},
+	} {
+		before := c.at.firewalled(t, c.counter)
+		sendForged(t, c.from, c.to.underlay, packet)
+		c.at.eventually(t, "counted a stranger's packet: "+name, func() bool {
+			return c.at.firewalled(t, c.counter) == before+10
+		})
+	}
+}
+
+func sendForged(t *testing.T, from namespace, to netip.Addr, packet []byte) {
+	t.Helper()
+	conn, err := dial(from, "udp4", netip.AddrPortFrom(to, overlayPort))
+	require.NoError(t, err)
+	defer conn.Close()
+	for range 10 {
+		_, err = conn.Write(packet)
+		require.NoError(t, err)
 	}
 }

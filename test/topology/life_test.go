@@ -26,6 +26,10 @@ func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 			n.agent.kill()
 			n.startAgent(f.t)
 			c.awaitUp(t)
+			// Some more traffic over what the new agent found.
+			for _, s := range streams {
+				s.awaitMore(t, 200)
+			}
 			require.NotContains(t, n.agent.log.String(), "msg=applied", "%s: a second start plans nothing", n.name)
 		}
 	}

@@ -29,9 +29,6 @@ func dialWithin(n namespace, network string, to netip.AddrPort, limit time.Durat
 	return conn, err
 }
 
-// pathMTU of the topology: the lane over an underlay of 1500 bytes.
-const pathMTU = 1440
-
 func control(t *testing.T, conn net.Conn, f func(fd int) error) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
@@ -45,6 +42,7 @@ func control(t *testing.T, conn net.Conn, f func(fd int) error) {
 // more is an error to the sender, with the exact MTU, and never silence.
 func (f *fabric) testPathMTU(t *testing.T) {
 	const headers = 28
+	pathMTU := min(f.a.pathMTU(), f.b.pathMTU())
 	for _, r := range f.podPairs() {
 		conn, err := dial(r.from, "udp4", netip.AddrPortFrom(r.to, echoPort))
 		require.NoError(t, err)
@@ -185,10 +183,20 @@ func snmp(t *testing.T, n namespace, protocol, name string) int {
 	return 0
 }
 
+// refused counts the packets that b's nodes did not let in to their pods.
+func (f *fabric) refused(t *testing.T) (packets int) {
+	t.Helper()
+	for _, n := range f.b.nodes {
+		packets += n.firewalled(t, "access_not_granted")
+	}
+	return packets
+}
+
 // b takes back what it granted to a: no new flow from a gets in, while flows
 // that b's pods open to a go on. Then it grants again.
 func (f *fabric) testAccess(t *testing.T) {
 	f.b.grant(t, "None")
+	refused := f.refused(t)
 	for _, r := range f.podPairs() {
 		if r.fromPod.node.cluster == f.b {
 			_, err := echoed(r.from, "tcp4", r.to, random(1000))
@@ -202,6 +210,7 @@ func (f *fabric) testAccess(t *testing.T) {
 		}
 		require.Error(t, err, "%s: it is not granted", r.name)
 	}
+	require.Greater(t, f.refused(t), refused, "refused packets are counted")
 	f.b.grant(t, "All")
 	f.testPods(t)
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
 // node is a machine of a cluster: a network namespace with an interface on the
@@ -177,4 +179,36 @@ func (n *node) counted(t *testing.T, reason string) float64 {
 		}
 	}
 	return sum
+}
+
+// drops returns what was dropped on this node so far, by reason.
+func (n *node) drops(t *testing.T) map[string]float64 {
+	t.Helper()
+	values, err := n.metrics()
+	require.NoError(t, err)
+	drops := map[string]float64{}
+	for _, reason := range bpfgen.Reasons() {
+		if reason.Kind() != bpfgen.KindDrop {
+			continue
+		}
+		for name, value := range values {
+			if strings.HasPrefix(name, "weft_packets_total{") && strings.Contains(name, fmt.Sprintf("reason=%q", reason)) && value > 0 {
+				drops[name] = value
+			}
+		}
+	}
+	return drops
+}
+
+var counterPattern = regexp.MustCompile(`packets ([0-9]+)`)
+
+// firewalled returns the packets of a counter of Weft's nftables table.
+func (n *node) firewalled(t *testing.T, counter string) int {
+	t.Helper()
+	output := mustRun(t, "nsenter", "--net=/run/netns/"+n.namespace.name, "--", "nft", "list", "counter", "inet", "weft", counter)
+	match := counterPattern.FindStringSubmatch(output)
+	require.NotNil(t, match, output)
+	packets, err := strconv.Atoi(match[1])
+	require.NoError(t, err)
+	return packets
 }

@@ -285,6 +285,13 @@ func startStream(t *testing.T, name string, n namespace, to netip.Addr, c *count
 	return s
 }
 
+// awaitMore waits for that many further datagrams to arrive.
+func (s *stream) awaitMore(t *testing.T, datagrams int) {
+	t.Helper()
+	want := s.to.received() + datagrams
+	require.True(t, await(patience, func() bool { return s.to.received() >= want }), "%s stands still", s.name)
+}
+
 // requireNoLoss ends the stream.
 func (s *stream) requireNoLoss(t *testing.T) {
 	t.Helper()

@@ -10,15 +10,16 @@ import (
 
 // The first gateway's wire prefixes are the views: one rewrite fewer.
 func TestWirePrefixesAreViews(t *testing.T) {
-	f := newFabric(t,
+	f := newFabric(t, 1500,
 		names{pods: prefixes{"100.70.0.0/16", "100.70.0.0/16"}, nodes: prefixes{"100.64.16.0/20", "100.64.16.0/20"}},
 		names{pods: prefixes{"100.71.0.0/16", "100.71.0.0/16"}, nodes: prefixes{"100.64.32.0/20", "100.64.32.0/20"}})
 	f.testAll(t)
 }
 
-// Any further gateway has wire prefixes of its own, here at both ends.
+// Any further gateway has wire prefixes of its own, here at both ends. The
+// underlays' MTUs differ too.
 func TestWirePrefixesDifferFromViews(t *testing.T) {
-	f := newFabric(t,
+	f := newFabric(t, 1400,
 		names{pods: prefixes{"100.70.0.0/16", "240.1.0.0/16"}, nodes: prefixes{"100.64.16.0/20", "240.3.16.0/20"}},
 		names{pods: prefixes{"100.71.0.0/16", "241.200.0.0/16"}, nodes: prefixes{"100.64.32.0/20", "242.9.240.0/20"}})
 	f.testAll(t)
@@ -40,8 +41,10 @@ func (f *fabric) testAll(t *testing.T) {
 	t.Run("peers do not reach the nodes' own ports", f.testNodeIsClosed)
 	t.Run("large datagrams", f.testLargeDatagrams)
 	t.Run("path MTU", f.testPathMTU)
-	t.Run("traceroute", f.testTraceroute)
 	t.Run("bulk with and without offloads", f.testBulk)
+	t.Run("nothing was dropped", f.testNoDrops)
+	t.Run("traceroute", f.testTraceroute)
+	t.Run("peer channel", f.testChannel)
 	t.Run("ungranted peers", f.testAccess)
 	t.Run("forged overlay packets", f.testForged)
 	t.Run("agents die and restart", func(t *testing.T) { f.testRestart(t, servers) })
@@ -157,5 +160,14 @@ func (f *fabric) testLargeDatagrams(t *testing.T) {
 		seen, err := echoed(r.from, "udp4", r.to, random(8192))
 		require.NoError(t, err, r.name)
 		require.Equal(t, r.source, seen, r.name)
+	}
+}
+
+// What crossed so far was all legitimate: no node has dropped any of it.
+func (f *fabric) testNoDrops(t *testing.T) {
+	for _, c := range []*cluster{f.a, f.b} {
+		for _, n := range c.nodes {
+			require.Empty(t, n.drops(t), n.name)
+		}
 	}
 }
