@@ -128,7 +128,7 @@ func connectedFinding(name string, index int32, view measure.View, networks find
 	}
 	switch {
 	case up > 0:
-		return yes(ReasonLinksUp, "%d of %s up%s%.1f ms", up, plural(all, "link"), rttMark, float64(best)/1000)
+		return yes(ReasonLinksUp, "%d of %d links up%s%.1f ms", up, all, rttMark, float64(best)/1000)
 	case len(view.Unreadable) > 0:
 		node, why := firstUnreadable(view.Unreadable)
 		return unknown(ReasonUnreadable, "what gateway %s measures cannot be read: %s", node, why)
@@ -137,9 +137,9 @@ func connectedFinding(name string, index int32, view measure.View, networks find
 	case all == 0:
 		return no(ReasonProbing, "no gateway of this cluster probes a link to %s yet", name)
 	case probing:
-		return no(ReasonProbing, "0 of %s up: no probe has been answered yet; is the lane's UDP port open between the gateways?", plural(all, "link"))
+		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?", all)
 	}
-	return no(ReasonLinksDown, "0 of %s up: probes are not answered any more; does the underlay between the gateways work?", plural(all, "link"))
+	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?", all)
 }
 
 // rttMark comes before the figures in a message that is true.
