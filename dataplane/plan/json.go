@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,24 @@ import (
 
 	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
+
+// MarshalJSON writes the hardware address in its usual form.
+func (o Overlay) MarshalJSON() ([]byte, error) {
+	type plain Overlay
+	return json.Marshal(struct {
+		plain
+		MAC string `json:"mac"`
+	}{plain(o), o.MAC.String()})
+}
+
+// MarshalJSON writes the key in base64, as WireGuard's own tools do.
+func (p Peer) MarshalJSON() ([]byte, error) {
+	type plain Peer
+	return json.Marshal(struct {
+		plain
+		PublicKey string `json:"publicKey"`
+	}{plain(p), base64.StdEncoding.EncodeToString(p.PublicKey[:])})
+}
 
 // MarshalJSON writes the maps for people to read and to compare: each as a
 // sorted list of lines "key: value", addresses as text.

@@ -13,6 +13,8 @@ func TestMapsAsJSON(t *testing.T) {
 	data, err := json.Marshal(built(t, in))
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "1234567", "the VNI is a secret")
+	require.Contains(t, string(data), `"mac":"`+MAC("a1").String()+`"`)
+	require.Contains(t, string(data), `"publicKey":"`+publicKey(0xb1)+`"`)
 	var p struct{ Maps map[string][]string }
 	require.NoError(t, json.Unmarshal(data, &p))
 	require.Equal(t, []string{
