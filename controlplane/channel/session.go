@@ -62,7 +62,7 @@ func (s *session) run(ctx context.Context) error {
 	go s.write()
 	select {
 	case <-ctx.Done():
-		s.end(ctx.Err())
+		s.end(errors.New("the connection broke off"))
 	case <-s.done:
 	}
 	s.peer.release(s, s.reason)

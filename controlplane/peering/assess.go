@@ -5,6 +5,7 @@ package peering
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -75,7 +76,7 @@ func relate(v *Verdict, fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignClust
 		if other.UID == fc.UID {
 			continue
 		}
-		if other.Spec.Identity == fc.Spec.Identity && older(other, fc) {
+		if other.Spec.Identity == fc.Spec.Identity && older(other, fc) && counts(other) {
 			v.Duplicate = other.Name
 			return
 		}
@@ -85,6 +86,16 @@ func relate(v *Verdict, fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignClust
 			return
 		}
 	}
+}
+
+// counts reports whether a ForeignCluster holds its identity: a forged record
+// must not keep the true one out.
+func counts(fc *v1alpha1.ForeignCluster) bool {
+	if slices.Contains(fc.Finalizers, v1alpha1.Finalizer) {
+		return true // it was good once, and its peering stands
+	}
+	_, err := verify(fc.Spec.Record, fc.Spec.Identity)
+	return err == nil
 }
 
 // older orders ForeignClusters by creation, then by name.
