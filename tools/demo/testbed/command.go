@@ -39,7 +39,8 @@ func follow(ctx context.Context, w io.Writer, name string, args ...string) error
 	cmd.Stdout = io.MultiWriter(w, tail)
 	cmd.Stderr = cmd.Stdout
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("run %s: %w", describe(name, args), explain(err, nil, tail.data))
+		// The rest has been seen on w.
+		return fmt.Errorf("run %s: %w", describe(name, args), explain(err, nil, lastLine(tail.data)))
 	}
 	return nil
 }
@@ -70,6 +71,11 @@ func explain(err error, out, said []byte) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, text)
+}
+
+func lastLine(text []byte) []byte {
+	text = bytes.TrimSpace(text)
+	return text[bytes.LastIndexByte(text, '\n')+1:]
 }
 
 // tailWriter keeps the end of what is written to it.
