@@ -63,10 +63,12 @@ func newCluster(t *testing.T, id string, number, mtu int) *cluster {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
+	directory, err := os.MkdirTemp("", prefix)
+	require.NoError(t, err)
 	c := &cluster{
 		id: id, number: number, mtu: mtu, vni: 70000 + number, key: key,
 		identity:  identity.Fingerprint(key.Public().(ed25519.PublicKey)),
-		directory: t.TempDir(), router: newNamespace(t, id+"-router"),
+		directory: directory, router: newNamespace(t, id+"-router"),
 	}
 	c.router.sysctl(t, "net/ipv4/ip_forward", "1")
 	c.router.ip(t, "link add lan type bridge")
@@ -261,7 +263,7 @@ func newFabric(t *testing.T, bMTU int, aNames, bNames names) *fabric {
 	t.Helper()
 	started := time.Now()
 	f := &fabric{t: t, a: newCluster(t, "a", 1, 1500), b: newCluster(t, "b", 2, bMTU), aNames: aNames, bNames: bNames}
-	t.Cleanup(func() { require.NoError(t, sweep()) })
+	t.Cleanup(func() { require.NoError(t, sweepNamespaces()) })
 	connect(t, f.a, f.b)
 	for _, c := range []*cluster{f.a, f.b} {
 		for number, gateway := range []int32{1, 0} {

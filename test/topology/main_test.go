@@ -25,15 +25,6 @@ func testMain(m *testing.M) (code int, err error) {
 	if os.Geteuid() != 0 {
 		return 1, fmt.Errorf("they make network namespaces: run them as root")
 	}
-	if binaries, err = os.MkdirTemp("", "weft-topology-bin-"); err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binaries, "../../cmd/weft-agent", "../../cmd/weft-wireguard")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build agents: %w: %s", err, output)
-	}
 	if err := sweep(); err != nil {
 		return 1, fmt.Errorf("remove leftovers of an earlier run: %w", err)
 	}
@@ -42,5 +33,13 @@ func testMain(m *testing.M) (code int, err error) {
 			err = failed
 		}
 	}()
+	if binaries, err = os.MkdirTemp("", prefix); err != nil {
+		return 1, err
+	}
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binaries, "../../cmd/weft-agent", "../../cmd/weft-wireguard")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build agents: %w: %s", err, output)
+	}
 	return m.Run(), nil
 }

@@ -3,6 +3,7 @@ package topology
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix of every namespace that these tests make. Whatever carries it is a
-// leftover of an interrupted run.
+// prefix of every namespace and temporary folder that these tests make.
+// Whatever carries it at the start is a leftover of an interrupted run.
 const prefix = "weft-topo-"
 
 // run a command to its end, bounded in time.
@@ -105,8 +106,20 @@ func (n namespace) enter(f func() error) error {
 	return f()
 }
 
-// sweep removes every namespace with our prefix and the processes inside.
+// sweep removes every namespace with our prefix and the processes inside, and
+// every temporary folder.
 func sweep() error {
+	if err := sweepNamespaces(); err != nil {
+		return err
+	}
+	folders, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	for _, folder := range folders {
+		err = errors.Join(err, os.RemoveAll(folder))
+	}
+	return err
+}
+
+func sweepNamespaces() error {
 	names, err := filepath.Glob("/run/netns/" + prefix + "*")
 	if err != nil {
 		return err
