@@ -98,9 +98,8 @@ WEFT_FUNCTION int weft_write_quote(struct __sk_buff *skb, const struct weft_pack
 	__u32 difference;
 	int result;
 
-	if (!quote->change.difference)
-		return 0;
-	ip->check = weft_update(check, quote->change.difference);
+	if (quote->change.difference)
+		ip->check = weft_update(check, quote->change.difference);
 	difference = weft_difference16(check, ip->check) + weft_difference32(ip->saddr, quote->change.source) +
 		     weft_difference32(ip->daddr, quote->change.destination);
 	ip->saddr = quote->change.source;
