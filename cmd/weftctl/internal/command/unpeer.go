@@ -44,7 +44,7 @@ peering again finds the same addresses.`,
 			}
 			results := []parted{}
 			if other == (kube.Access{}) {
-				results = append(results, result("here", peering.Part(ctx, here, args[0], force, env.progress)))
+				results = append(results, result(ctx, "here", peering.Part(ctx, here, args[0], force, env.progress)))
 			} else {
 				results = partBoth(ctx, env, here, env.otherAccess(other), args[0], force)
 			}
@@ -61,7 +61,7 @@ peering again finds the same addresses.`,
 func partBoth(ctx context.Context, env *environment, here *kube.Cluster, other kube.Access, name string, force bool) []parted {
 	own, err := kube.FabricConfig(ctx, here)
 	if err != nil {
-		return []parted{result("here", err)}
+		return []parted{result(ctx, "here", err)}
 	}
 	var lock sync.Mutex
 	progress := func(line string) {
@@ -71,8 +71,8 @@ func partBoth(ctx context.Context, env *environment, here *kube.Cluster, other k
 	}
 	results := make([]parted, 2)
 	var both sync.WaitGroup
-	both.Go(func() { results[0] = result("here", peering.Part(ctx, here, name, force, progress)) })
-	both.Go(func() { results[1] = result("there", partThere(ctx, other, own.Status.Identity, force, progress)) })
+	both.Go(func() { results[0] = result(ctx, "here", peering.Part(ctx, here, name, force, progress)) })
+	both.Go(func() { results[1] = result(ctx, "there", partThere(ctx, other, own.Status.Identity, force, progress)) })
 	both.Wait()
 	return results
 }
@@ -89,11 +89,11 @@ func partThere(ctx context.Context, other kube.Access, own v1alpha1.Identity, fo
 	return peering.Part(ctx, there, known.Name, force, progress)
 }
 
-func result(side string, err error) parted {
+func result(ctx context.Context, side string, err error) parted {
 	p := parted{Side: side, Removed: err == nil}
 	if err != nil {
 		p.Error = err.Error()
-		if errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.Error = fmt.Sprintf("not done within %s: run `weftctl unpeer` against it when its API server answers", unpeerLimit)
 		}
 	}

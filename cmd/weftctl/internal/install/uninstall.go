@@ -17,9 +17,12 @@ import (
 	"github.com/weft-fabric/weft/tools/chart"
 )
 
-// nodesLimit bounds the wait for the nodes to clean themselves; the controller
-// itself gives them 60 s.
-const nodesLimit = 75 * time.Second
+// controllerGrace is how long the controller waits for the nodes to clean
+// themselves; nodesLimit bounds the wait for both.
+const (
+	controllerGrace = 60 * time.Second
+	nodesLimit      = controllerGrace + 15*time.Second
+)
 
 // reasonTornDown is the reason of a FabricNode's Ready condition once its
 // agent has removed everything from the node.
@@ -116,19 +119,23 @@ func releaseNodes(ctx context.Context, c client.Client, force bool, progress wai
 		return nil, kube.Explain(err, "delete", "FabricConfig "+config.Name)
 	}
 	silent := &silentNodes{reported: map[string]bool{}}
+	start := deletionTime(ctx, c, config)
 	err := wait.Until(ctx, nodesLimit, progress, func(ctx context.Context) (string, error) {
-		// In this order: the last report comes before the FabricConfig goes.
-		_, gone := kube.FabricConfig(ctx, c)
-		if gone != nil && !errors.Is(gone, kube.ErrNotInstalled) {
-			return "", gone
+		_, err := kube.FabricConfig(ctx, c)
+		if errors.Is(err, kube.ErrNotInstalled) {
+			return "", nil
 		}
-		if err := silent.look(ctx, c); err != nil || gone != nil {
-			return "", err
+		if err == nil {
+			err = silent.look(ctx, c)
 		}
-		return silent.pending(), nil
+		return silent.pending(), err
 	})
 	timeout := &wait.TimeoutError{}
 	switch {
+	case err == nil && time.Since(start) < controllerGrace:
+		// The controller lets go before its time only if all have reported, be
+		// it between two looks of ours.
+		return nil, nil
 	case err == nil:
 		return silent.names(), nil
 	case !errors.As(err, &timeout):
@@ -142,6 +149,15 @@ func releaseNodes(ctx context.Context, c client.Client, force bool, progress wai
 		return nil, kube.Explain(err, "drop the finalizer of", "FabricConfig "+config.Name)
 	}
 	return silent.names(), nil
+}
+
+// deletionTime returns when the deletion began, which may have been an earlier
+// uninstall.
+func deletionTime(ctx context.Context, c client.Reader, config *v1alpha1.FabricConfig) time.Time {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(config), config); err == nil && config.DeletionTimestamp != nil {
+		return config.DeletionTimestamp.Time
+	}
+	return time.Now()
 }
 
 // silentNodes keeps book of which nodes have reported.

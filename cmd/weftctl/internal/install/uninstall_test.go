@@ -49,9 +49,30 @@ func installed(t *testing.T, finalizers ...string) *kube.Cluster {
 	return &kube.Cluster{Client: sweepRuns(c), Version: "v1.37.2"}
 }
 
+// released plays a controller that lets go of peers at once and of the
+// FabricConfig after the time.
+func released(t *testing.T, c *kube.Cluster, after time.Duration) *kube.Cluster {
+	start := time.Now()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	inner := c.Client.(client.WithWatch)
+	played := interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(ctx context.Context, plain client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			err := plain.Get(ctx, key, into, options...)
+			_, isConfig := into.(*v1alpha1.FabricConfig)
+			_, isPeer := into.(*v1alpha1.ForeignCluster)
+			if err == nil && into.GetDeletionTimestamp() != nil && (isPeer || (isConfig && time.Since(start) >= after)) {
+				require.NoError(t, plain.Patch(ctx, into, patch))
+				return plain.Get(ctx, key, into, options...)
+			}
+			return err
+		},
+	})
+	return &kube.Cluster{Client: played, Version: c.Version}
+}
+
 // sweepRuns plays the DaemonSet controller: weft-sweep is at once ready where
 // it should run. It also sees that the installed image is used.
-func sweepRuns(c client.WithWatch) client.Client {
+func sweepRuns(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 			err := inner.Get(ctx, key, into, options...)
@@ -86,8 +107,8 @@ func remainingObjects(t *testing.T, c client.Client) int {
 // Node a2's agent is dead, the controller releases the config after its bound:
 // everything goes, and a2 is named as not cleaned.
 func TestUninstallNamesTheSilentNode(t *testing.T) {
-	c := installed(t)
 	synctest.Test(t, func(t *testing.T) {
+		c := released(t, installed(t, v1alpha1.Finalizer), controllerGrace)
 		left, err := Uninstall(t.Context(), c, false, quiet)
 		require.NoError(t, err)
 		require.Equal(t, Leftovers{Nodes: []string{"a2"}}, left)
@@ -96,6 +117,17 @@ func TestUninstallNamesTheSilentNode(t *testing.T) {
 		left, err = Uninstall(t.Context(), c, false, quiet)
 		require.NoError(t, err)
 		require.Empty(t, left)
+	})
+}
+
+// The last report and the release fall between two looks: nobody is named.
+func TestUninstallTrustsAnEarlyRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := released(t, installed(t, v1alpha1.Finalizer), time.Second)
+		left, err := Uninstall(t.Context(), c, false, quiet)
+		require.NoError(t, err)
+		require.Empty(t, left)
+		require.Zero(t, remainingObjects(t, c))
 	})
 }
 

@@ -68,7 +68,7 @@ func Peer(ctx context.Context, a, b Side, limit time.Duration, progress wait.Pro
 	})
 	timeout := &wait.TimeoutError{}
 	if errors.As(err, &timeout) {
-		err = fmt.Errorf("the clusters know each other but are %w; %s", timeout, firewallHint(selves))
+		err = fmt.Errorf("the clusters know each other but are not connected: %w; %s", timeout, firewallHint(selves))
 	}
 	return outcomes, err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,8 +16,12 @@ import (
 )
 
 // lossWorthTelling is the share of unanswered probes, in permille, from which
-// a link that is up counts as a problem.
-const lossWorthTelling = 20
+// a link that is up counts as a problem. Before settling a link has too few probes to tell, and its first ones went
+// out before the far end had its rows.
+const (
+	lossWorthTelling = 20
+	settling         = 15 * time.Second
+)
 
 // problems lists what is wrong, causes before consequences.
 func problems(in Input) []Problem {
@@ -162,7 +167,7 @@ func clusterProblems(in Input, fcl *v1alpha1.ForeignCluster) []Problem {
 		switch {
 		case path.State == v1alpha1.PathDown:
 			found = append(found, Problem{Object: link, What: "probes are not answered", Do: dialAdvice(in, fcl)})
-		case path.LossPermille >= lossWorthTelling:
+		case path.LossPermille >= lossWorthTelling && in.Now.Sub(path.Since.Time) >= settling:
 			found = append(found, Problem{
 				Object: link, What: fmt.Sprintf("%.1f %% of the probes are lost", float64(path.LossPermille)/10),
 				Do: "look for loss between the gateways outside the tunnel, such as a full uplink",

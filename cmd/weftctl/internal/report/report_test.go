@@ -87,6 +87,14 @@ func TestAllIsWell(t *testing.T) {
 	}
 }
 
+// The probes before the far end had its rows are no loss to speak of.
+func TestFreshLinkHasNoLoss(t *testing.T) {
+	in := well(t)
+	in.Clusters[0].Status.Paths[0].LossPermille = 100
+	in.Clusters[0].Status.Paths[0].Since = metav1.NewTime(now.Add(-2 * time.Second))
+	require.True(t, Make(in).Healthy)
+}
+
 // Each mishap gives one problem, with its object, its cause and what to do.
 func TestProblems(t *testing.T) {
 	set := func(in *Input, kind string, status metav1.ConditionStatus, reason, message string) {
