@@ -50,7 +50,7 @@ func NewRunner(w *World) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{Loaded: loaded, marks: map[Mark][2]uint32{NoMark: {}}, scratch: make([]byte, 1<<17)}
+	r := &Runner{Loaded: loaded, marks: map[Mark][2]uint32{NoMark: {}}, scratch: make([]byte, 1<<12)}
 	if err := r.loadTunnel(); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("load the sender of overlay packets: %w", err)
