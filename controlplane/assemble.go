@@ -36,7 +36,7 @@ func assemble(mgr ctrl.Manager, o Options, self identity.Self, endpoint string) 
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Claims: claims,
 		Self: self.ID, Now: time.Now, Again: wakeup.Again,
 	}
-	poller := &measure.Poller{Gateways: measured(mgr.GetClient()), Ask: agents.Measurements, Changed: peers.All, Now: time.Now}
+	poller := &measure.Poller{Gateways: measured(mgr.GetClient()), Ask: agents.Measurements, Changed: peers.All, Interval: measure.Interval, Now: time.Now}
 	channels := channel.New(channel.Options{
 		Self: self.ID, Certificate: certificate, Timing: channel.DefaultTiming, Now: time.Now,
 		Log:     o.Log.With("part", "channel"),

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	interval = 2 * time.Second
+	// Interval is how often the controller asks.
+	Interval = 2 * time.Second
 	timeout  = 2 * time.Second
 	// stale is how long an answer counts while new ones fail: an agent that
 	// restarts is back sooner.
@@ -31,8 +32,9 @@ type Poller struct {
 	Ask func(context.Context, agentclient.Agent) (agent.Measurements, error)
 	// Changed is called after a turn in which the state of a link changed, or
 	// whether an agent can be read.
-	Changed func()
-	Now     func() time.Time
+	Changed  func()
+	Interval time.Duration
+	Now      func() time.Time
 
 	mu      sync.Mutex
 	results map[string]result
@@ -47,7 +49,7 @@ type result struct {
 
 // Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) error {
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(p.Interval)
 	defer ticker.Stop()
 	for {
 		p.turn(ctx)

@@ -223,7 +223,7 @@ func (r *Reconciler) stateUnusable(fc *v1alpha1.ForeignCluster, s *snapshot, v V
 		f = no(ReasonDuplicate, "%s", duplicateMessage(v))
 	}
 	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
-		f = connectedFinding(fc.Name, n.Spec.ClusterIndex, r.View(), f, r.Channels.Status(fc.Spec.Identity))
+		f = connectedFinding(fc.Name, &n.Spec, r.View(), f, r.Channels.Status(fc.Spec.Identity))
 	}
 	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
 }
@@ -234,7 +234,7 @@ func (r *Reconciler) stateProgress(fc *v1alpha1.ForeignCluster, neighbor *v1alph
 	networks := networksFinding(x)
 	channelFinding(fc.Name, status).set(&fc.Status, v1alpha1.ConditionChannelReady, fc.Generation)
 	networks.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
-	connectedFinding(fc.Name, neighbor.Spec.ClusterIndex, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+	connectedFinding(fc.Name, &neighbor.Spec, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
 	fc.Status.Networks = remapped(&neighbor.Spec)
 	if paths := pathsOf(fc.Name, neighbor.Spec.ClusterIndex, view); len(paths) > 0 || len(view.Unreadable) == 0 {
 		fc.Status.Paths = paths // what cannot be read stays as it was

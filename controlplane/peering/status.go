@@ -104,17 +104,21 @@ func networksFinding(x exchange) finding {
 	return yes(ReasonReady, "%s from there, %s from here, in place on all gateways", plural(len(x.spec.Networks), "network"), plural(len(x.own), "network"))
 }
 
-// connectedFinding says what the probes saw. before is the verdict of the
-// earlier stages.
-func connectedFinding(name string, index int32, view measure.View, networks finding, s channel.Status) finding {
+// connectedFinding says what the probes saw; earlier is the verdict of the
+// stages before. Probes need rows of both ends: without them, what was read is
+// from before a re-peering.
+func connectedFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View, earlier finding, s channel.Status) finding {
 	if s.Left {
 		return no(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", name)
+	}
+	if !bothSides(spec.Rows) {
+		return no(ReasonNotReady, "%s", earlier.message)
 	}
 	var up, all int
 	var best int64
 	probing := true
 	for _, l := range view.Links {
-		if l.ClusterIndex != index {
+		if l.ClusterIndex != spec.ClusterIndex || l.Neighbor != name {
 			continue
 		}
 		all++
@@ -132,14 +136,22 @@ func connectedFinding(name string, index int32, view measure.View, networks find
 	case len(view.Unreadable) > 0:
 		node, why := firstUnreadable(view.Unreadable)
 		return unknown(ReasonUnreadable, "what gateway %s measures cannot be read: %s", node, why)
-	case networks.status != metav1.ConditionTrue && (all == 0 || probing):
-		return no(ReasonNotReady, "%s", networks.message)
+	case earlier.status != metav1.ConditionTrue && (all == 0 || probing):
+		return no(ReasonNotReady, "%s", earlier.message)
 	case all == 0:
 		return no(ReasonProbing, "no gateway of this cluster probes a link to %s yet", name)
 	case probing:
 		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?", all)
 	}
 	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?", all)
+}
+
+func bothSides(rows []v1alpha1.Row) bool {
+	has := map[v1alpha1.RowSide]bool{}
+	for _, row := range rows {
+		has[row.Side] = true
+	}
+	return has[v1alpha1.RowOurs] && has[v1alpha1.RowTheirs]
 }
 
 // rttMark comes before the figures in a message that is true.
@@ -162,7 +174,7 @@ func pathsOf(name string, index int32, view measure.View) []v1alpha1.PathStatus 
 		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
 	})
 	for _, l := range links {
-		if l.ClusterIndex != index || len(paths) == 64 {
+		if l.ClusterIndex != index || l.Neighbor != name || len(paths) == 64 {
 			continue
 		}
 		paths = append(paths, v1alpha1.PathStatus{
