@@ -36,6 +36,8 @@ type Poller struct {
 	Interval time.Duration
 	Now      func() time.Time
 
+	told string // summary after the last turn; used by turn only
+
 	mu      sync.Mutex
 	results map[string]result
 }
@@ -66,7 +68,6 @@ func (p *Poller) turn(ctx context.Context) {
 	if err != nil {
 		return // the cache is not there yet; what is known ages
 	}
-	before := p.View().summary()
 	var group sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for _, a := range agents {
@@ -81,7 +82,10 @@ func (p *Poller) turn(ctx context.Context) {
 	}
 	group.Wait()
 	p.forget(agents)
-	if p.View().summary() != before {
+	// Compared with the last turn: that an answer has become too old is a
+	// transition too.
+	if now := p.View().summary(); now != p.told {
+		p.told = now
 		p.Changed()
 	}
 }
