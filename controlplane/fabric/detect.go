@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,10 +24,18 @@ import (
 type Detected struct {
 	Pods     []netip.Prefix
 	Services []netip.Prefix
+	// APIServers are the addresses behind the Service default/kubernetes.
+	APIServers []netip.Prefix
 }
 
-// Detect reads kubeadm's ConfigMap and the ServiceCIDR objects. Neither needs to
-// exist. The reader must be uncached: the right is to read the one ConfigMap.
+// Taken is all of it: nothing that a pool may give out.
+func (d Detected) Taken() []netip.Prefix {
+	return slices.Concat(d.Pods, d.Services, d.APIServers)
+}
+
+// Detect reads kubeadm's ConfigMap, the ServiceCIDR objects and where the API
+// servers are. None of them needs to exist. The reader must be uncached: the
+// right is to read two objects by name.
 func Detect(ctx context.Context, reader client.Reader) (Detected, error) {
 	var config corev1.ConfigMap
 	var found Detected
@@ -43,7 +53,25 @@ func Detect(ctx context.Context, reader client.Reader) (Detected, error) {
 	for i := range services.Items {
 		found.Services = append(found.Services, ipam.ParsePrefixes(services.Items[i].Spec.CIDRs)...)
 	}
-	return found, nil
+	found.APIServers, err = apiServers(ctx, reader)
+	return found, err
+}
+
+func apiServers(ctx context.Context, reader client.Reader) ([]netip.Prefix, error) {
+	var slice discoveryv1.EndpointSlice // the API servers keep it, under this name
+	err := reader.Get(ctx, types.NamespacedName{Namespace: "default", Name: "kubernetes"}, &slice)
+	if err != nil && !absent(err) {
+		return nil, fmt.Errorf("read EndpointSlice default/kubernetes: %w", err)
+	}
+	var addresses []netip.Prefix
+	for _, endpoint := range slice.Endpoints {
+		for _, text := range endpoint.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				addresses = append(addresses, netip.PrefixFrom(a, a.BitLen()))
+			}
+		}
+	}
+	return addresses, nil
 }
 
 // absent reports that the cluster has no such object or kind (ServiceCIDR is

@@ -182,7 +182,7 @@ func (r *Reconciler) reported(s *state) bool {
 }
 
 func (r *Reconciler) nodeNetwork(ctx context.Context, s *state, networks []v1alpha1.OwnNetwork, detected Detected) (netip.Prefix, error) {
-	avoid := Avoid(s.config, s.fabricNodes, s.neighbors, detected.Services)
+	avoid := Avoid(s.config, s.fabricNodes, s.neighbors, detected.Taken())
 	for _, n := range networks {
 		avoid = append(avoid, ipam.ParsePrefixes([]v1alpha1.CIDR{n.CIDR})...)
 	}

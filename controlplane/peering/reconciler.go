@@ -350,7 +350,7 @@ func (r *Reconciler) avoid(s *snapshot) func(context.Context) ([]netip.Prefix, e
 			if err != nil {
 				return nil, err
 			}
-			known = fabric.Avoid(s.config, s.nodes, s.neighbors, append(detected.Services, detected.Pods...))
+			known = fabric.Avoid(s.config, s.nodes, s.neighbors, detected.Taken())
 		}
 		return known, nil
 	}
