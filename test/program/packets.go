@@ -73,3 +73,6 @@ func (p Probe) String() string {
 	}
 	return string(out)
 }
+
+// IP6 is the bytes of an IPv6 address.
+func IP6(address string) []byte { return netip.MustParseAddr(address).AsSlice() }

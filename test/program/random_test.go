@@ -21,7 +21,7 @@ func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), world: Example()}
-	r := newRunner(t)
+	r := newExample(t)
 	before := r.counts(t)
 	counts := map[string]uint64{}
 	for i := range *randomPackets {
