@@ -116,12 +116,12 @@ func (s *suite) restartAgents(t *testing.T, ctx context.Context) {
 // then that of the other.
 func (s *suite) stopAPIServers(t *testing.T, ctx context.Context) {
 	for _, c := range s.clusters() {
-		at := time.Now()
 		require.NoError(t, s.lab.StopAPIServer(ctx, c.Name))
 		down := time.Now()
 		wait(t, ctx, outage)
+		back := time.Now()
 		require.NoError(t, s.lab.StartAPIServer(ctx, c.Name))
-		t.Logf("API server of cluster %s stopped %s to %s, down from %s", c.Name, clock(at), clock(down), clock(time.Now()))
+		t.Logf("API server of cluster %s down from %s to %s, ready at %s", c.Name, clock(down), clock(back), clock(time.Now()))
 	}
 }
 

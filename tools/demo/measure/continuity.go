@@ -106,14 +106,9 @@ func (f *Flows) Finish(ctx context.Context) ([]FlowReport, error) {
 	}
 	for i, pair := range f.pairs {
 		r := &reports[i]
-		// A timeout here is a loss, which the count below tells.
-		var failed error
-		_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, drain, true, func(ctx context.Context) (bool, error) {
-			r.Received, failed = testbed.Call[stream.Received](ctx, pair.To, control.PathReceived, control.Flow{Flow: f.numbers[i]})
-			return failed == nil && r.Received.Distinct == r.Sent.Sent, failed
-		})
-		if failed != nil {
-			return nil, fmt.Errorf("count the flow %s -> %s: %w", pair.From, pair.To, failed)
+		var err error
+		if r.Received, err = drained(ctx, pair, f.numbers[i], r.Sent.Sent); err != nil {
+			return nil, fmt.Errorf("count the flow %s -> %s: %w", pair.From, pair.To, err)
 		}
 		r.Lost = r.Sent.Sent - r.Received.Distinct
 		if _, err := testbed.Call[control.Flow](ctx, pair.To, control.PathForget, control.Flow{Flow: f.numbers[i]}); err != nil {
@@ -121,6 +116,23 @@ func (f *Flows) Finish(ctx context.Context) ([]FlowReport, error) {
 		}
 	}
 	return reports, nil
+}
+
+// drained counts a flow once all of it has arrived, or what has arrived when
+// nothing can be on its way any more.
+func drained(ctx context.Context, pair Pair, number uint32, sent uint64) (stream.Received, error) {
+	for end := time.Now().Add(drain); ; {
+		last := time.Now().After(end)
+		got, err := testbed.Call[stream.Received](ctx, pair.To, control.PathReceived, control.Flow{Flow: number})
+		if err != nil || got.Distinct == sent || last {
+			return got, err
+		}
+		select {
+		case <-ctx.Done():
+			return got, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // Describe prints one line a flow.
