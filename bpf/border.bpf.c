@@ -27,6 +27,23 @@ struct weft_crossing {
 	struct weft_change change;
 };
 
+/* Returns 0 for what is to be translated. */
+WEFT_INLINE int weft_parse_lane(struct __sk_buff *skb, struct weft_packet *packet)
+{
+	int result;
+
+	if (weft_has_vlan(skb))
+		return -WEFT_VLAN;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return weft_channel(skb, packet);
+	if (skb->protocol != bpf_htons(ETH_P_IP)) {
+		packet->outcome = WEFT_NOT_IP;
+		return WEFT_PASS;
+	}
+	result = weft_parse4(skb, packet);
+	return result ? result : weft_check_addresses4(packet);
+}
+
 /* Host 0 of a Node network belongs to probes, and these use nothing else.
  * Returns 0, or WEFT_PASS for a probe. */
 WEFT_INLINE int weft_check_host0(const struct weft_packet *packet, const struct weft_crossing *crossing)
@@ -133,16 +150,7 @@ WEFT_INLINE int weft_leave(struct __sk_buff *skb, struct weft_packet *packet)
 		packet->outcome = WEFT_UNCOUNTED;
 		return WEFT_PASS;
 	}
-	if (weft_is(skb, ETH_P_IPV6))
-		return weft_channel(skb, packet);
-	if (!weft_is(skb, ETH_P_IP)) {
-		packet->outcome = WEFT_NOT_IP;
-		return WEFT_PASS;
-	}
-	result = weft_parse4(skb, packet);
-	if (result)
-		return result;
-	result = weft_check_addresses4(packet);
+	result = weft_parse_lane(skb, packet);
 	if (result)
 		return result;
 
@@ -307,16 +315,7 @@ WEFT_INLINE int weft_enter(struct __sk_buff *skb, struct weft_packet *packet)
 	int result, exit;
 	bool error;
 
-	if (weft_is(skb, ETH_P_IPV6))
-		return weft_channel(skb, packet);
-	if (!weft_is(skb, ETH_P_IP)) {
-		packet->outcome = WEFT_NOT_IP;
-		return WEFT_PASS;
-	}
-	result = weft_parse4(skb, packet);
-	if (result)
-		return result;
-	result = weft_check_addresses4(packet);
+	result = weft_parse_lane(skb, packet);
 	if (result)
 		return result;
 

@@ -26,7 +26,9 @@ WEFT_INLINE int weft_other_protocol(struct __sk_buff *skb, struct weft_packet *p
 		__u8 icmp_type;
 	} headers;
 
-	if (weft_is(skb, ETH_P_IPV6)) {
+	if (weft_has_vlan(skb))
+		return -WEFT_VLAN;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		if (bpf_skb_load_bytes(skb, weft_l3_offset, &headers, sizeof(headers)) ||
 		    headers.next_header != IPPROTO_ICMPV6 || headers.icmp_type < WEFT_NEIGHBOR_DISCOVERY_FIRST ||
 		    headers.icmp_type > WEFT_NEIGHBOR_DISCOVERY_LAST)
@@ -40,12 +42,10 @@ WEFT_INLINE int weft_parse_overlay(struct __sk_buff *skb, struct weft_packet *pa
 {
 	int result;
 
-	if (!weft_is(skb, ETH_P_IP))
+	if (skb->protocol != bpf_htons(ETH_P_IP) || skb->vlan_present)
 		return weft_other_protocol(skb, packet);
 	result = weft_parse4(skb, packet);
-	if (result)
-		return result;
-	return weft_check_addresses4(packet);
+	return result ? result : weft_check_addresses4(packet);
 }
 
 WEFT_INLINE bool weft_between_nodes(const struct weft_packet *packet, const struct weft_place4 *destination)

@@ -27,10 +27,12 @@ enum weft_icmp_type {
 	WEFT_ICMP_PARAMETER_PROBLEM = 12,
 };
 
-/* The address families that the programs know; a VLAN tag is none of them. */
-WEFT_INLINE bool weft_is(const struct __sk_buff *skb, __u16 ethertype)
+/* A VLAN tag, in the frame or beside it. Even a priority tag would carry a
+ * packet past what looks for IP. */
+WEFT_INLINE bool weft_has_vlan(const struct __sk_buff *skb)
 {
-	return skb->protocol == bpf_htons(ethertype) && !skb->vlan_present;
+	return skb->vlan_present || skb->protocol == bpf_htons(ETH_P_8021Q) ||
+	       skb->protocol == bpf_htons(ETH_P_8021AD);
 }
 
 /* Bytes that the transport header has at least; 0: nothing in it depends on

@@ -46,7 +46,8 @@
 	X(TUNNEL_WRONG_VNI, DROP, "overlay packet with a wrong network identifier")                  \
 	X(TUNNEL_SOURCE, DROP, "overlay packet whose inner source does not belong to its node")      \
 	X(NOT_GATEWAY, DROP, "overlay packet for a remote cluster, but this node has no link")       \
-	X(WRITE_FAILED, DROP, "the kernel refused to change the packet (out of memory)")
+	X(WRITE_FAILED, DROP, "the kernel refused to change the packet (out of memory)")             \
+	X(VLAN, DROP, "VLAN tag: the fabric has no VLANs")
 
 enum weft_reason {
 #define WEFT_REASON_ENUM(name, kind, help) WEFT_##name,

@@ -108,6 +108,8 @@ const (
 	ReasonNotGateway Reason = 37
 	// ReasonWriteFailed: the kernel refused to change the packet (out of memory).
 	ReasonWriteFailed Reason = 38
+	// ReasonVLAN: VLAN tag: the fabric has no VLANs.
+	ReasonVLAN Reason = 39
 )
 
 var reasons = [...]reasonInfo{
@@ -150,4 +152,5 @@ var reasons = [...]reasonInfo{
 	ReasonTunnelSource:         {name: "tunnel_source", kind: KindDrop, help: "overlay packet whose inner source does not belong to its node"},
 	ReasonNotGateway:           {name: "not_gateway", kind: KindDrop, help: "overlay packet for a remote cluster, but this node has no link"},
 	ReasonWriteFailed:          {name: "write_failed", kind: KindDrop, help: "the kernel refused to change the packet (out of memory)"},
+	ReasonVLAN:                 {name: "vlan", kind: KindDrop, help: "VLAN tag: the fabric has no VLANs"},
 }

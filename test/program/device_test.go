@@ -286,7 +286,10 @@ func TestForgedOverlay(t *testing.T) {
 	send(PlainUnderlay.String(), vxlan(vni, inner("10.244.0.9")))   // a pod of the gateway
 	send(PlainUnderlay.String(), vxlan(vni, inner("100.70.0.9")))   // a remote pod, but it is no gateway
 	send(PlainUnderlay.String(), vxlan(vni, inner("8.8.8.8")))      // nobody's
-	want := map[string]uint64{"link 0 overlay ingress tunnel_unknown_node": 1, "link 0 overlay ingress tunnel_wrong_vni": 1,
+	tagged := inner("10.244.0.9")
+	tagged = append(tagged[:12:12], append([]byte{0x81, 0, 0, 0}, tagged[12:]...)...)
+	send(PlainUnderlay.String(), vxlan(vni, tagged)) // behind a priority tag, which the kernel takes off before the program
+	want := map[string]uint64{"link 0 overlay ingress vlan": 1, "link 0 overlay ingress tunnel_unknown_node": 1, "link 0 overlay ingress tunnel_wrong_vni": 1,
 		"link 0 overlay ingress tunnel_source": 3}
 	require.Eventually(t, func() bool { return maps.Equal(want, p.here.counts(t)) }, time.Second, 5*time.Millisecond)
 }

@@ -96,6 +96,8 @@ func (m *model) lane() (done bool, err error) {
 		return true, nil
 	case 0x0800:
 		return false, m.parseAndCheck()
+	case 0x8100, 0x88a8:
+		return true, drop(bpfgen.ReasonVLAN)
 	}
 	m.out.Reason = bpfgen.ReasonNotIP
 	return true, nil
@@ -111,6 +113,8 @@ func (m *model) overlay() (done bool, err error) {
 		}
 	case 0x0800:
 		return false, m.parseAndCheck()
+	case 0x8100, 0x88a8:
+		return true, drop(bpfgen.ReasonVLAN)
 	}
 	m.out.Reason = bpfgen.ReasonNotIP
 	return true, nil

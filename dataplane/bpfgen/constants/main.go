@@ -72,7 +72,7 @@ func generate(abi, reasons string) ([]byte, error) {
 
 // initialisms keep their capitals, as Go names do.
 var initialisms = map[string]string{
-	"ABI": "ABI", "IP": "IP", "IPV6": "IPv6", "TTL": "TTL", "VNI": "VNI", "ICMP": "ICMP",
+	"ABI": "ABI", "IP": "IP", "IPV6": "IPv6", "TTL": "TTL", "VNI": "VNI", "VLAN": "VLAN", "ICMP": "ICMP",
 }
 
 func camel(name string) string {
