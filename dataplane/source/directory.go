@@ -2,7 +2,9 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -50,7 +52,8 @@ func NewDirectory(path, node string, log *slog.Logger) *Directory {
 
 // Run follows the folder until the context ends.
 func (d *Directory) Run(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Join(d.path, statusFolder), 0o755); err != nil {
+	// The folder itself must be there: an empty one would mean "remove all".
+	if err := os.Mkdir(filepath.Join(d.path, statusFolder), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make status folder: %w", err)
 	}
 	watcher, err := fsnotify.NewWatcher()

@@ -141,6 +141,7 @@ func TestMissingFolderIsNotEmpty(t *testing.T) {
 	d.read()
 	s := d.Snapshot()
 	require.False(t, s.Synced())
+	require.Error(t, d.Run(context.Background()))
 }
 
 func TestLoadErrors(t *testing.T) {
