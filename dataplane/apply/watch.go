@@ -9,6 +9,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-fabric/weft/dataplane/lane"
@@ -26,7 +27,7 @@ func (e *Executor) Watch(ctx context.Context) <-chan struct{} {
 		default:
 		}
 	}
-	for _, source := range []func(context.Context, func()) error{watchRoutes, watchNftables, watchSockets} {
+	for _, source := range []func(context.Context, func()) error{watchRoutes, watchRules, watchNftables, watchSockets} {
 		go repeat(ctx, func() error { return source(ctx, notify) }, notify)
 	}
 	return changed
@@ -87,6 +88,27 @@ func watchRoutes(ctx context.Context, notify func()) error {
 				return os.ErrClosed
 			}
 			if !update.NewAddr && ours[update.LinkIndex] {
+				notify()
+			}
+		}
+	}
+}
+
+// watchRules sees deletions of rules, ours or not: their messages are few.
+func watchRules(ctx context.Context, notify func()) error {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_RULE)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, socket.Close)()
+	for {
+		messages, _, err := socket.Receive()
+		if err != nil {
+			socket.Close()
+			return err
+		}
+		for _, message := range messages {
+			if message.Header.Type == unix.RTM_DELRULE {
 				notify()
 			}
 		}
