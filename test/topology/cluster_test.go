@@ -37,6 +37,7 @@ type cluster struct {
 	id        string
 	number    int // 1, 2: its network is 192.168.<number>.0/24
 	mtu       int
+	nat       bool
 	vni       int
 	key       ed25519.PrivateKey
 	identity  v1alpha1.Identity
@@ -96,6 +97,20 @@ func connect(t *testing.T, a, b *cluster) {
 		c.router.ip(t, "link set wan up")
 		c.router.ip(t, fmt.Sprintf("route add 192.168.%d.0/24 via 172.31.0.%d", other.number, 2-i))
 	}
+}
+
+// masquerade hides the cluster behind its router's address, from a port on.
+func (c *cluster) masquerade(t *testing.T, port int) {
+	t.Helper()
+	c.router.nft(t, fmt.Sprintf(`table ip nat
+		delete table ip nat
+		table ip nat {
+			chain out {
+				type nat hook postrouting priority 100;
+				oifname "wan" ip protocol udp masquerade to :%d-%d
+				oifname "wan" masquerade
+			}
+		}`, port, port+99))
 }
 
 // connectNodes gives each node a route to the pods of the others.
@@ -167,6 +182,14 @@ func (c *cluster) writeObjects(t *testing.T) {
 // gatewayNode is the cluster's one gateway.
 func (c *cluster) gatewayNode() *node { return c.nodes[0] }
 
+// endpoints that the cluster publishes: none behind NAT.
+func (c *cluster) endpoints() []string {
+	if c.nat {
+		return nil
+	}
+	return []string{c.gatewayNode().underlay.String()}
+}
+
 // lane waits for the gateway's agent to publish its key.
 func (c *cluster) lane(t *testing.T) v1alpha1.PeerLane {
 	t.Helper()
@@ -193,7 +216,7 @@ func (c *cluster) peer(t *testing.T, other *cluster, ours, theirs names) {
 		ClusterID: v1alpha1.ClusterID(other.id), Identity: other.identity, ClusterIndex: index,
 		Peers: []v1alpha1.NeighborPeer{{
 			GatewayID: 1, ChannelAddress: identity.ChannelAddress(other.identity, 1).String(),
-			Endpoints: []string{other.gatewayNode().underlay.String()}, Lanes: []v1alpha1.PeerLane{other.lane(t)},
+			Endpoints: other.endpoints(), Lanes: []v1alpha1.PeerLane{other.lane(t)},
 		}},
 		Networks: []v1alpha1.ViewNetwork{
 			{Name: v1alpha1.PodNetworkName, Kind: v1alpha1.NetworkPod, Index: podNetwork, Original: podCIDR, Local: ours.pods.view},
@@ -257,14 +280,25 @@ type fabric struct {
 	aNames, bNames names
 }
 
+// options of a fabric.
+type options struct {
+	bMTU int  // of the underlay in b, in bytes; in a it is 1500
+	nat  bool // b is behind a source NAT
+}
+
 // newFabric brings up two clusters with one gateway, one plain node and a pod
-// on each. bMTU is the underlay's MTU in b; in a it is 1500 bytes.
-func newFabric(t *testing.T, bMTU int, aNames, bNames names) *fabric {
+// on each.
+func newFabric(t *testing.T, o options, aNames, bNames names) *fabric {
 	t.Helper()
 	started := time.Now()
-	f := &fabric{t: t, a: newCluster(t, "a", 1, 1500), b: newCluster(t, "b", 2, bMTU), aNames: aNames, bNames: bNames}
+	f := &fabric{t: t, a: newCluster(t, "a", 1, 1500), b: newCluster(t, "b", 2, o.bMTU), aNames: aNames, bNames: bNames}
 	t.Cleanup(func() { require.NoError(t, sweepNamespaces()) })
 	connect(t, f.a, f.b)
+	if f.b.nat = o.nat; o.nat {
+		f.b.masquerade(t, 40000)
+		// Nobody outside has a route to what is behind a NAT.
+		f.a.router.ip(t, "route delete 192.168.2.0/24")
+	}
 	for _, c := range []*cluster{f.a, f.b} {
 		for number, gateway := range []int32{1, 0} {
 			c.newNode(t, number+1, gateway).newPod(t)

@@ -33,10 +33,54 @@ func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 			require.NotContains(t, n.agent.log.String(), "msg=applied", "%s: a second start plans nothing", n.name)
 		}
 	}
+	defer func() {
+		if t.Failed() {
+			for _, c := range []*cluster{f.a, f.b} {
+				t.Log(c.gatewayNode().name, c.gatewayNode().ip(t, "-s link show weft0"))
+			}
+		}
+	}()
 	for _, s := range streams {
 		s.requireNoLoss(t)
 	}
 }
+
+// What others delete comes back, and traffic with it: on the gateway and on a
+// plain node, one thing at a time.
+func (f *fabric) testRepairs(t *testing.T) {
+	gateway, plain := f.a.gatewayNode(), f.a.nodes[1]
+	from, to := plain.pods[0].namespace, seenFrom(f.b.nodes[1].pods[0].address, f.aNames)
+	for _, c := range []struct {
+		what string
+		harm func(*node)
+		on   []*node
+	}{
+		{"the overlay device", func(n *node) { n.ip(t, "link delete weft-vx") }, []*node{gateway, plain}},
+		{"the overlay device's state", func(n *node) { n.ip(t, "link set weft-vx down") }, []*node{gateway, plain}},
+		{"the fabric address", func(n *node) { n.ip(t, "addr delete "+n.fabric.String()+"/32 dev weft-vx") }, []*node{plain}},
+		{"the rule", func(n *node) { n.ip(t, "rule delete priority 105") }, []*node{gateway, plain}},
+		{"the routes", func(n *node) { n.ip(t, "route flush table 7077") }, []*node{gateway, plain}},
+		{"the nftables table", func(n *node) { n.nft(t, "delete table inet weft") }, []*node{gateway, plain}},
+		{"the lane", func(n *node) { n.ip(t, "link delete weft0") }, []*node{gateway}},
+		{"userspace WireGuard", func(n *node) {
+			n.wireguard.kill()
+			n.startWireguard(f.t)
+		}, []*node{gateway}},
+	} {
+		for _, n := range c.on {
+			before := n.repairs()
+			c.harm(n)
+			n.eventually(t, "repaired "+c.what, func() bool { return n.repairs() > before })
+			n.eventually(t, "carried traffic again without "+c.what, func() bool {
+				_, err := echoed(from, "udp4", to, random(100))
+				return err == nil
+			})
+		}
+	}
+}
+
+// repairs counts what the agent has changed on the node.
+func (n *node) repairs() int { return strings.Count(n.agent.log.String(), "msg=applied") }
 
 // A FabricConfig that is being deleted takes all of Weft off the nodes.
 func (f *fabric) testTeardown(t *testing.T) {

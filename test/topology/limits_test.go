@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -150,6 +151,31 @@ func (f *fabric) testBulk(t *testing.T) {
 		for _, protocol := range []string{"Tcp", "Udp"} {
 			require.Zero(t, snmp(t, r.from, protocol, "InCsumErrors"), "%s %s", r.fromPod.name, protocol)
 		}
+	}
+}
+
+// One write that the kernel cuts into datagrams (as QUIC stacks do) arrives as
+// numbered datagrams of the size asked for.
+func (f *fabric) testSegmentedDatagrams(t *testing.T, servers map[*pod]*counter) {
+	const datagrams = 40
+	for i, r := range f.podPairs() {
+		conn, err := dial(r.from, "udp4", netip.AddrPortFrom(r.to, streamPort))
+		require.NoError(t, err)
+		control(t, conn, func(fd int) error {
+			return unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_SEGMENT, streamSize)
+		})
+		var batch []byte
+		for number := range datagrams {
+			packet := random(streamSize)
+			binary.BigEndian.PutUint64(packet, uint64(1<<32+i*datagrams+number))
+			batch = append(batch, packet...)
+		}
+		before := servers[r.toPod].received()
+		_, err = conn.Write(batch)
+		require.NoError(t, err)
+		conn.Close()
+		require.True(t, await(patience, func() bool { return servers[r.toPod].received() == before+datagrams }),
+			"%s: %d of %d", r.name, servers[r.toPod].received()-before, datagrams)
 	}
 }
 

@@ -48,7 +48,8 @@ type pod struct {
 }
 
 // newNode connects a node to its cluster's router as a kubelet's machine with
-// the bridge CNI would be: one /24 of the pod CIDR, ipMasq, strict rp_filter.
+// the bridge CNI would be: one /24 of the pod CIDR, ipMasq, strict rp_filter,
+// and kube-proxy's drop of what connection tracking calls invalid.
 func (c *cluster) newNode(t *testing.T, number int, gateway int32) *node {
 	t.Helper()
 	name := c.id + strconv.Itoa(number)
@@ -73,9 +74,14 @@ func (c *cluster) newNode(t *testing.T, number int, gateway int32) *node {
 			type nat hook postrouting priority 100;
 			ip saddr 10.244.%d.0/24 ip daddr != { 10.244.0.0/16, 224.0.0.0/4 } masquerade
 		}
+		counter invalid { }
+		chain forward {
+			type filter hook forward priority 0;
+			ct state invalid counter name invalid drop
+		}
 	}`, number))
 	n.hold(t)
-	n.wireguard = n.start(t, filepath.Join(binaries, "weft-wireguard"))
+	n.startWireguard(t)
 	c.nodes = append(c.nodes, n)
 	return n
 }
@@ -102,6 +108,11 @@ func (n *node) startAgent(t *testing.T) {
 	t.Helper()
 	n.agent = n.start(t, filepath.Join(binaries, "weft-agent"),
 		"--node-name", n.name, "--directory", n.cluster.directory, "--underlay-address", n.underlay.String(), "--log-level", "debug")
+}
+
+func (n *node) startWireguard(t *testing.T) {
+	t.Helper()
+	n.wireguard = n.start(t, filepath.Join(binaries, "weft-wireguard"))
 }
 
 // status as the agent has written it last; nil if it has not.
@@ -205,7 +216,14 @@ var counterPattern = regexp.MustCompile(`packets ([0-9]+)`)
 // firewalled returns the packets of a counter of Weft's nftables table.
 func (n *node) firewalled(t *testing.T, counter string) int {
 	t.Helper()
-	output := mustRun(t, "nsenter", "--net=/run/netns/"+n.namespace.name, "--", "nft", "list", "counter", "inet", "weft", counter)
+	return n.nftCounter(t, "inet weft "+counter)
+}
+
+// nftCounter reads a counter by family, table and name.
+func (n *node) nftCounter(t *testing.T, counter string) int {
+	t.Helper()
+	list := append([]string{"--net=/run/netns/" + n.namespace.name, "--", "nft", "list", "counter"}, strings.Fields(counter)...)
+	output := mustRun(t, "nsenter", list...)
 	match := counterPattern.FindStringSubmatch(output)
 	require.NotNil(t, match, output)
 	packets, err := strconv.Atoi(match[1])

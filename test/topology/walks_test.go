@@ -10,7 +10,7 @@ import (
 
 // The first gateway's wire prefixes are the views: one rewrite fewer.
 func TestWirePrefixesAreViews(t *testing.T) {
-	f := newFabric(t, 1500,
+	f := newFabric(t, options{bMTU: 1500},
 		names{pods: prefixes{"100.70.0.0/16", "100.70.0.0/16"}, nodes: prefixes{"100.64.16.0/20", "100.64.16.0/20"}},
 		names{pods: prefixes{"100.71.0.0/16", "100.71.0.0/16"}, nodes: prefixes{"100.64.32.0/20", "100.64.32.0/20"}})
 	f.testAll(t)
@@ -19,14 +19,53 @@ func TestWirePrefixesAreViews(t *testing.T) {
 // Any further gateway has wire prefixes of its own, here at both ends. The
 // underlays' MTUs differ too.
 func TestWirePrefixesDifferFromViews(t *testing.T) {
-	f := newFabric(t, 1400,
+	f := newFabric(t, options{bMTU: 1400},
 		names{pods: prefixes{"100.70.0.0/16", "240.1.0.0/16"}, nodes: prefixes{"100.64.16.0/20", "240.3.16.0/20"}},
 		names{pods: prefixes{"100.71.0.0/16", "241.200.0.0/16"}, nodes: prefixes{"100.64.32.0/20", "242.9.240.0/20"}})
 	f.testAll(t)
 }
 
+// b is behind a source NAT and publishes no endpoint: it dials, and a learns
+// where it is. When the NAT forgets and maps anew, a follows.
+func TestBehindNAT(t *testing.T) {
+	f := newFabric(t, options{bMTU: 1500, nat: true},
+		names{pods: prefixes{"100.70.0.0/16", "100.70.0.0/16"}, nodes: prefixes{"100.64.16.0/20", "100.64.16.0/20"}},
+		names{pods: prefixes{"100.71.0.0/16", "100.71.0.0/16"}, nodes: prefixes{"100.64.32.0/20", "100.64.32.0/20"}})
+	f.serve(t)
+	f.testPods(t)
+	f.b.masquerade(t, 41000)
+	mustRun(t, "nsenter", "--net=/run/netns/"+f.b.router.name, "--", "conntrack", "-D", "-p", "udp")
+	for _, r := range f.podPairs() {
+		require.True(t, await(patience, func() bool { return ping(r.from, r.to) == nil }), "%s after the NAT has changed", r.name)
+	}
+	f.testPods(t)
+}
+
 // testAll runs every scenario on one fabric, the one that ends it last.
 func (f *fabric) testAll(t *testing.T) {
+	servers := f.serve(t)
+	dropped := f.drops(t)
+	t.Run("pods reach pods", f.testPods)
+	t.Run("hosts reach pods", f.testHosts)
+	t.Run("node ports lead to remote pods", f.testNodePort)
+	t.Run("peers do not reach the nodes' own ports", f.testNodeIsClosed)
+	t.Run("large datagrams", f.testLargeDatagrams)
+	t.Run("path MTU", f.testPathMTU)
+	t.Run("bulk with and without offloads", f.testBulk)
+	t.Run("segmented datagrams", func(t *testing.T) { f.testSegmentedDatagrams(t, servers) })
+	t.Run("nothing was dropped", func(t *testing.T) { f.testNoDrops(t, dropped) })
+	t.Run("traceroute", f.testTraceroute)
+	t.Run("peer channel", f.testChannel)
+	t.Run("ungranted peers", f.testAccess)
+	t.Run("forged overlay packets", f.testForged)
+	t.Run("agents die and restart", func(t *testing.T) { f.testRestart(t, servers) })
+	t.Run("repairs", f.testRepairs)
+	t.Run("teardown", f.testTeardown)
+}
+
+// serve starts the servers of every pod.
+func (f *fabric) serve(t *testing.T) map[*pod]*counter {
+	t.Helper()
 	servers := map[*pod]*counter{}
 	for _, c := range []*cluster{f.a, f.b} {
 		for _, n := range c.nodes {
@@ -35,20 +74,7 @@ func (f *fabric) testAll(t *testing.T) {
 			}
 		}
 	}
-	t.Run("pods reach pods", f.testPods)
-	t.Run("hosts reach pods", f.testHosts)
-	t.Run("node ports lead to remote pods", f.testNodePort)
-	t.Run("peers do not reach the nodes' own ports", f.testNodeIsClosed)
-	t.Run("large datagrams", f.testLargeDatagrams)
-	t.Run("path MTU", f.testPathMTU)
-	t.Run("bulk with and without offloads", f.testBulk)
-	t.Run("nothing was dropped", f.testNoDrops)
-	t.Run("traceroute", f.testTraceroute)
-	t.Run("peer channel", f.testChannel)
-	t.Run("ungranted peers", f.testAccess)
-	t.Run("forged overlay packets", f.testForged)
-	t.Run("agents die and restart", func(t *testing.T) { f.testRestart(t, servers) })
-	t.Run("teardown", f.testTeardown)
+	return servers
 }
 
 // remote is an address in the other cluster, as a namespace of this one names
@@ -163,11 +189,30 @@ func (f *fabric) testLargeDatagrams(t *testing.T) {
 	}
 }
 
-// What crossed so far was all legitimate: no node has dropped any of it.
-func (f *fabric) testNoDrops(t *testing.T) {
+// drops of all nodes by node and reason. A node that probes before another one
+// knows it is among them, so what counts is that they do not grow.
+func (f *fabric) drops(t *testing.T) map[string]float64 {
+	t.Helper()
+	all := map[string]float64{}
 	for _, c := range []*cluster{f.a, f.b} {
 		for _, n := range c.nodes {
-			require.Empty(t, n.drops(t), n.name)
+			for reason, packets := range n.drops(t) {
+				all[n.name+" "+reason] = packets
+			}
 		}
+	}
+	return all
+}
+
+// What crossed so far was all legitimate: no node has dropped any of it, and no
+// outer packet was too large for the underlay.
+func (f *fabric) testNoDrops(t *testing.T, before map[string]float64) {
+	require.Equal(t, before, f.drops(t))
+	for _, c := range []*cluster{f.a, f.b} {
+		for _, n := range c.nodes {
+			require.Zero(t, n.nftCounter(t, "ip cni invalid"), "%s: invalid by connection tracking", n.name)
+		}
+		link := fmt.Sprintf(`weft_link_outer_fragments_total{neighbor=%q,own_gateway="1",remote_gateway="1"}`, c.neighbor.Name)
+		require.Zero(t, c.gatewayNode().metric(t, link), "outer packets of %s that had to be fragmented", c.id)
 	}
 }
