@@ -19,7 +19,7 @@ func firewallOnly() plan.Plan {
 // end sees the pod, as NAT is set up once and ours came first. What has no
 // fabric source becomes the node. Everything else is masqueraded as ever.
 func TestSources(t *testing.T) {
-	world(t)
+	world(t, plan.OverlayDevice)
 	serveAll(t)
 	pod, far, node := "10.244.1.5", "100.70.0.9", "192.0.2.10"
 
@@ -38,7 +38,7 @@ func TestSources(t *testing.T) {
 // Peers reach pods by grant, nodes by echo and probe, and nothing else. Replies
 // to flows that we opened always pass.
 func TestAccess(t *testing.T) {
-	world(t)
+	world(t, plan.OverlayDevice)
 	serveAll(t)
 	for _, listen := range []string{"100.64.0.7:10250", "100.64.0.7:9812", "192.0.2.10:10250", "10.244.1.1:10250"} {
 		serveUDP(t, "", listen)
@@ -109,16 +109,11 @@ func sendACK(t *testing.T, source, destination string) {
 // The overlay port is for the cluster's nodes, untracked; strangers and pods are
 // kept away.
 func TestOverlayGuard(t *testing.T) {
-	world(t)
+	world(t, "weft-hands-u")
 	serveUDP(t, "", "192.0.2.10:4797")
 	executor := newExecutor(t, t.TempDir())
 	cleanUp(t, executor)
-	p := firewallOnly()
-	p.Firewall.OwnPods, p.Firewall.Foreign = nil, nil
-	applied(t, executor, p)
-	// The veth of this world bears the overlay's name; the outer packets come by
-	// another device in truth.
-	run(t, "nft flush chain inet weft entry")
+	applied(t, executor, firewallOnly())
 	run(t, "conntrack -F 2>/dev/null")
 
 	require.True(t, askUDP(t, "weft-hands-far", "192.0.2.11", udp("192.0.2.10", 4797)).IsValid(), "a node")
@@ -135,7 +130,7 @@ func TestOverlayGuard(t *testing.T) {
 // A flood of handshake initiations is limited per source; bulk traffic on the
 // same port never is.
 func TestInitiationRate(t *testing.T) {
-	world(t)
+	world(t, "weft-hands-u")
 	executor := newExecutor(t, t.TempDir())
 	cleanUp(t, executor)
 	applied(t, executor, firewallOnly())

@@ -24,7 +24,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	isolate.Main(m, map[string]func() error{"wireguard": func() error {
+	isolate.Main(m, map[string]func() error{"far": farWireguard, "wireguard": func() error {
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		return userspace.Run(context.Background(), userspace.Options{RunDir: runDir, Log: log})
 	}})
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // has WireGuard it stays idle.
 func startWireguard(t testing.TB) *exec.Cmd {
 	t.Helper()
-	command := isolate.Helper("wireguard")
+	command := isolate.Helper("wireguard", "")
 	require.NoError(t, command.Start())
 	t.Cleanup(func() { kill(command) })
 	return command

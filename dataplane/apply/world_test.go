@@ -19,27 +19,29 @@ import (
 // opens stay in it.
 func inNamespace(t *testing.T, name string, f func()) {
 	t.Helper()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
+		defer close(done) // also when f ends the goroutine by a failed assertion
 		// The thread is not given back: it ends with the goroutine.
 		runtime.LockOSThread()
 		handle, err := netns.GetFromName(name)
 		if err == nil {
 			err = netns.Set(handle)
 		}
-		if err == nil {
-			f()
+		if err != nil {
+			done <- err
+			return
 		}
-		done <- err
+		f()
 	}()
 	require.NoError(t, <-done)
 }
 
-// world is a node (the test's own namespace) with a pod and, behind a veth that
-// is named like the overlay, a far end that owns all local views.
+// world is a node (the test's own namespace) with a pod and a far end that owns
+// all local views, behind a veth. Named weft-vx, it stands in for the overlay.
 //
-//	pod 10.244.1.5 ── [veth] node 192.0.2.10, 100.64.0.7 [weft-vx] ── far 100.70.0.9, 100.71.0.9, 192.0.2.1, 192.0.2.11
-func world(t *testing.T) {
+//	pod 10.244.1.5 ── [veth] node 192.0.2.10, 100.64.0.7 [uplink] ── far 100.70.0.9, 100.71.0.9, 192.0.2.1, 192.0.2.11
+func world(t *testing.T, uplink string) {
 	t.Helper()
 	for _, line := range []string{
 		"ip netns add weft-hands-pod", "ip netns add weft-hands-far",
@@ -48,9 +50,9 @@ func world(t *testing.T) {
 		"ip -n weft-hands-pod address add 10.244.1.5/24 dev eth0", "ip -n weft-hands-pod link set eth0 up",
 		"ip -n weft-hands-pod link set lo up",
 		"ip -n weft-hands-pod route add default via 10.244.1.1",
-		"ip link add weft-vx type veth peer name eth0 netns weft-hands-far",
-		"ip link set weft-vx up", "ip -n weft-hands-far link set eth0 up", "ip -n weft-hands-far link set lo up",
-		"ip address add 192.0.2.10/24 dev weft-vx", "ip address add 100.64.0.7/32 dev lo",
+		"ip link add UPLINK type veth peer name eth0 netns weft-hands-far",
+		"ip link set UPLINK up", "ip -n weft-hands-far link set eth0 up", "ip -n weft-hands-far link set lo up",
+		"ip address add 192.0.2.10/24 dev UPLINK", "ip address add 100.64.0.7/32 dev lo",
 		"ip -n weft-hands-far address add 192.0.2.1/24 dev eth0", "ip -n weft-hands-far address add 192.0.2.11/24 dev eth0",
 		"ip -n weft-hands-far address add 100.70.0.9/32 dev eth0", "ip -n weft-hands-far address add 100.71.0.9/32 dev eth0",
 		"ip -n weft-hands-far address add 100.99.0.9/32 dev eth0",
@@ -62,10 +64,10 @@ func world(t *testing.T) {
 		"nft add table ip cni", "nft add chain ip cni post '{ type nat hook postrouting priority 100; }'",
 		"nft add rule ip cni post masquerade",
 	} {
-		run(t, "%s", line)
+		run(t, "%s", strings.ReplaceAll(line, "UPLINK", uplink))
 	}
 	t.Cleanup(func() {
-		run(t, "ip link delete weft-vx; ip link delete weft-hands-p; ip netns delete weft-hands-pod; ip netns delete weft-hands-far; nft delete table ip cni; ip address delete 100.64.0.7/32 dev lo")
+		run(t, "ip link delete %s; ip link delete weft-hands-p; ip netns delete weft-hands-pod; ip netns delete weft-hands-far; nft delete table ip cni; ip address delete 100.64.0.7/32 dev lo", uplink)
 	})
 }
 

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // startWireguard runs weft-wireguard as a process of its own.
 func startWireguard(t *testing.T) *exec.Cmd {
 	t.Helper()
-	command := isolate.Helper("wireguard")
+	command := isolate.Helper("wireguard", "")
 	require.NoError(t, command.Start())
 	t.Cleanup(func() { kill(command) })
 	return command

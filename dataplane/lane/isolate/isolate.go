@@ -1,7 +1,7 @@
-// Package isolate runs a test binary in network and mount namespaces of its
-// own, with an empty /run and a bpffs of its own on /sys/fs/bpf, so that tests
-// can change what they like and leave nothing behind: all of it ends with the
-// process.
+// Package isolate runs a test binary in network, mount and process namespaces of
+// its own, with an empty /run and a bpffs of its own on /sys/fs/bpf, so that
+// tests can change what they like and leave nothing behind: all of it, helpers
+// included, ends with the process.
 package isolate
 
 import (
@@ -36,12 +36,21 @@ func Main(m *testing.M, helpers map[string]func() error) {
 }
 
 // Helper returns a command that runs one of Main's helpers in a process of its
-// own. It dies with the test.
-func Helper(name string) *exec.Cmd {
-	command := exec.Command("/proc/self/exe")
+// own, in the named network namespace or, without a name, in this one. It dies
+// with the test binary, which is the first process of its namespace. (A signal at
+// the parent's death would come too early: the kernel sends it when the thread
+// ends that started the process.)
+func Helper(name, namespace string) *exec.Cmd {
+	binary, err := os.Executable()
+	if err != nil {
+		panic(err) // Linux always knows
+	}
+	command := exec.Command(binary)
+	if namespace != "" {
+		command = exec.Command("nsenter", "--net=/run/netns/"+namespace, binary)
+	}
 	command.Env = append(os.Environ(), helperVariable+"="+name)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
 
@@ -65,8 +74,8 @@ func runInside() error {
 	command.Env = append(os.Environ(), insideVariable+"=1")
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{
-		Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
-		Pdeathsig:    syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig:  syscall.SIGKILL,
 	}
 	return command.Run()
 }
@@ -76,7 +85,7 @@ func prepare() error {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	// /sys of this network namespace, then what tests write to.
-	for _, mount := range [][2]string{{"tmpfs", "/run"}, {"bpf", "/sys/fs/bpf"}} {
+	for _, mount := range [][2]string{{"proc", "/proc"}, {"tmpfs", "/run"}, {"bpf", "/sys/fs/bpf"}} {
 		if err := syscall.Mount(mount[0], mount[1], mount[0], 0, ""); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", mount[0], mount[1], err)
 		}
