@@ -110,13 +110,18 @@ type tun struct {
 	t *testing.T
 }
 
-func (n *namespace) newTun(name string) (device tun) {
+func (n *namespace) newTun(name string) tun { return n.open(name, unix.IFF_TUN) }
+
+// newTap is the same with an Ethernet header.
+func (n *namespace) newTap(name string) tun { return n.open(name, unix.IFF_TAP) }
+
+func (n *namespace) open(name string, kind uint16) (device tun) {
 	n.run(func() {
 		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		require.NoError(n.t, err)
 		request, err := unix.NewIfreq(name)
 		require.NoError(n.t, err)
-		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		request.SetUint16(kind | unix.IFF_NO_PI)
 		require.NoError(n.t, unix.IoctlIfreq(fd, unix.TUNSETIFF, request))
 		require.NoError(n.t, unix.SetNonblock(fd, true))
 		device = tun{os.NewFile(uintptr(fd), name), n.t}
@@ -125,16 +130,22 @@ func (n *namespace) newTun(name string) (device tun) {
 	return device
 }
 
-// next IPv4 packet that leaves by the device, within two seconds.
-func (d tun) next() []byte {
+// nextRaw is what leaves by the device next, within two seconds.
+func (d tun) nextRaw() []byte {
 	d.t.Helper()
 	buffer := make([]byte, 1<<16)
 	require.NoError(d.t, d.SetReadDeadline(time.Now().Add(2*time.Second)))
+	n, err := d.Read(buffer)
+	require.NoError(d.t, err)
+	return buffer[:n]
+}
+
+// next IPv4 packet that leaves by the device, within two seconds.
+func (d tun) next() []byte {
+	d.t.Helper()
 	for {
-		n, err := d.Read(buffer)
-		require.NoError(d.t, err)
-		if buffer[0]>>4 == 4 {
-			return buffer[:n]
+		if packet := d.nextRaw(); packet[0]>>4 == 4 {
+			return packet
 		}
 	}
 }
