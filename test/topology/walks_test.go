@@ -36,7 +36,7 @@ func TestBehindNAT(t *testing.T) {
 	f.b.masquerade(t, 41000)
 	mustRun(t, "nsenter", "--net=/run/netns/"+f.b.router.name, "--", "conntrack", "-D", "-p", "udp")
 	for _, r := range f.podPairs() {
-		require.True(t, await(patience, func() bool { return ping(r.from, r.to) == nil }), "%s after the NAT has changed", r.name)
+		require.True(t, await(4*patience, func() bool { return ping(r.from, r.to) == nil }), "%s after the NAT has changed", r.name)
 	}
 	f.testPods(t)
 }
