@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
@@ -15,8 +16,14 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// maxClients bounds the concurrent connections to one UAPI socket.
-const maxClients = 32
+const (
+	// maxClients bounds the concurrent connections to one UAPI socket.
+	maxClients = 32
+	// queuePackets that the TUN holds while this process waits for a processor:
+	// the default of 500 overflows after a quarter of a second at 2,000 packets a
+	// second, which a busy node was seen to take.
+	queuePackets = 4096
+)
 
 // tunnel is a TUN device with a WireGuard instance behind it.
 type tunnel struct {
@@ -36,6 +43,9 @@ func open(name string, mtu int, log *slog.Logger) (*tunnel, error) {
 	}
 	if err := setPersistent(dev, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("make TUN %s persistent: %w", name, err), dev.Close())
+	}
+	if err := setQueueLength(name); err != nil {
+		return nil, errors.Join(err, dev.Close())
 	}
 	socket, err := ipc.UAPIOpen(name)
 	if err != nil {
@@ -102,6 +112,18 @@ func (t *tunnel) remove() error {
 	t.stop()
 	if err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("delete TUN %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// setQueueLength of the TUN, also of one that an earlier process made.
+func setQueueLength(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find TUN %s: %w", name, err)
+	}
+	if err := netlink.LinkSetTxQLen(link, queuePackets); err != nil {
+		return fmt.Errorf("set the queue length of TUN %s: %w", name, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -61,6 +62,10 @@ func trafficPod(node string) *corev1.Pod {
 			Containers: []corev1.Container{{
 				Name: "traffic", Image: TrafficImage, ImagePullPolicy: corev1.PullNever,
 				Args: []string{"serve"},
+				// A fair share of a busy machine, so that flows keep their rate.
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")},
+				},
 				// NET_RAW for ping; NET_ADMIN for receive buffers beyond the default,
 				// so that no loss is the receiver's own.
 				SecurityContext: &corev1.SecurityContext{
