@@ -23,7 +23,7 @@ LAB_ARGS ?=
 # The system packages that build, lab and tests need, and who needs them.
 PACKAGES_BUILD := clang llvm libbpf-dev linux-libc-dev protobuf-compiler
 PACKAGES_LAB := etcd-server containerd runc containernetworking-plugins
-PACKAGES_NETWORK := iproute2 iptables nftables conntrack iputils-ping
+PACKAGES_NETWORK := iproute2 iptables nftables conntrack ethtool iputils-ping
 PACKAGES_TOOLS := git procps util-linux mount diffutils
 PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_LAB) $(PACKAGES_NETWORK) $(PACKAGES_TOOLS)
 # The committed BPF objects come from this major version of clang (Debian 12).
@@ -44,6 +44,7 @@ setup: ## install the system packages that are missing (Debian, root or sudo)
 build: ## build every program into bin/
 	@mkdir -p bin
 	$(GO) build -p $(JOBS) -ldflags "-s -w" -o bin/ $$(tools/mains.sh)
+	@ln -sf weftctl bin/kubectl-weft
 
 .PHONY: images
 images: build ## pack the programs into out/weft.tar and out/traffic.tar

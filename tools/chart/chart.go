@@ -10,6 +10,7 @@ import (
 
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
+	"sigs.k8s.io/yaml"
 
 	"github.com/weft-fabric/weft/apis/crds"
 )
@@ -53,4 +54,18 @@ func read(into []*loader.BufferedFile, from fs.FS, prefix string) ([]*loader.Buf
 		return nil
 	})
 	return into, err
+}
+
+// Version returns the version of the chart and of the programs that it
+// installs.
+func Version() (string, error) {
+	data, err := files.ReadFile("weft/Chart.yaml")
+	if err != nil {
+		return "", fmt.Errorf("read embedded chart: %w", err)
+	}
+	var metadata helmchart.Metadata
+	if err := yaml.Unmarshal(data, &metadata); err != nil {
+		return "", fmt.Errorf("read embedded chart: %w", err)
+	}
+	return metadata.AppVersion, nil
 }

@@ -92,6 +92,10 @@ func TestChartIsWrittenAndNamed(t *testing.T) {
 	var result struct{ File string }
 	require.NoError(t, json.Unmarshal([]byte(out), &result))
 	require.FileExists(t, result.File)
+
+	code, out, errOut = run("version", "-o", "yaml")
+	require.Equal(t, exitOK, code, errOut)
+	require.Regexp(t, `^version: \d+\.\d+\.\d+\n$`, out)
 }
 
 // sweep removes what it is told to, leaves folders of others, and is content

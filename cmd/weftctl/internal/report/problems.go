@@ -37,9 +37,6 @@ func problems(in Input) []Problem {
 	for i := range in.Clusters {
 		found = append(found, clusterProblems(in, &in.Clusters[i])...)
 	}
-	if found == nil {
-		found = []Problem{} // an empty list in JSON, not null
-	}
 	return found
 }
 

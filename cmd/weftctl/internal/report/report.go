@@ -98,8 +98,8 @@ func Collect(ctx context.Context, c client.Reader) (Input, error) {
 // Make turns the input into a report. It is pure.
 func Make(in Input) Report {
 	r := Report{
-		ClusterID: in.Config.Spec.ClusterID, Identity: in.Config.Status.Identity, Networks: in.Config.Status.Networks,
-		Nodes: []Node{}, Clusters: []Cluster{}, Problems: problems(in),
+		ClusterID: in.Config.Spec.ClusterID, Identity: in.Config.Status.Identity, Networks: orEmpty(in.Config.Status.Networks),
+		Nodes: []Node{}, Clusters: []Cluster{}, Problems: orEmpty(problems(in)),
 	}
 	r.Healthy = len(r.Problems) == 0
 	for i := range in.Nodes {
@@ -125,7 +125,7 @@ func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
 	connected, _ := peering.Connected(fcl)
 	c := Cluster{
 		Name: fcl.Name, ClusterID: fcl.Status.ClusterID, Identity: fcl.Spec.Identity, Connected: connected,
-		Pods: fcl.Spec.Access.Pods, Networks: fcl.Status.Networks, Links: []Link{},
+		Pods: fcl.Spec.Access.Pods, Networks: orEmpty(fcl.Status.Networks), Links: []Link{},
 	}
 	for _, path := range fcl.Status.Paths {
 		link := Link{
@@ -138,4 +138,12 @@ func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
 		c.Links = append(c.Links, link)
 	}
 	return c
+}
+
+// orEmpty keeps null out of the JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
