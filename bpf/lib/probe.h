@@ -52,17 +52,19 @@ WEFT_INLINE int weft_turn_around4(struct __sk_buff *skb, const struct weft_packe
 	return 0;
 }
 
-/* Turns the packet into its answer. */
+/* Turns the packet into its answer. Without a UDP checksum, a complete
+ * checksum of the whole buffer has to follow the payload by itself. */
 WEFT_FUNCTION int weft_answer_probe(struct __sk_buff *skb, const struct weft_packet *packet,
-					struct weft_probe *request, struct weft_probe *answer)
+				    struct weft_probe *request, struct weft_probe *answer)
 {
-	__u32 sum = bpf_csum_diff((void *)request, sizeof(*request), (void *)answer, sizeof(*answer), 0);
-	int result;
+	__u32 difference = bpf_csum_diff((void *)request, sizeof(*request), (void *)answer, sizeof(*answer), 0);
+	__u32 checksum = packet->l4 + offsetof(struct udphdr, check);
+	__u16 before;
 
-	if (bpf_skb_store_bytes(skb, packet->l4 + sizeof(struct udphdr), answer, sizeof(*answer), 0))
+	if (bpf_skb_load_bytes(skb, checksum, &before, sizeof(before)) ||
+	    bpf_skb_store_bytes(skb, packet->l4 + sizeof(struct udphdr), answer, sizeof(*answer),
+				before ? 0 : BPF_F_RECOMPUTE_CSUM) ||
+	    bpf_l4_csum_replace(skb, checksum, 0, difference, BPF_F_MARK_MANGLED_0))
 		return -WEFT_WRITE_FAILED;
-	if (bpf_l4_csum_replace(skb, packet->l4 + offsetof(struct udphdr, check), 0, sum, BPF_F_MARK_MANGLED_0))
-		return -WEFT_WRITE_FAILED;
-	result = weft_turn_around4(skb, packet);
-	return result;
+	return weft_turn_around4(skb, packet);
 }

@@ -42,6 +42,7 @@ type Runner struct {
 	next    *ebpf.Map // its entry lasts as long as this handle
 	marks   map[Mark][2]uint32
 	scratch []byte
+	flags   uint32 // of the test run
 }
 
 // NewRunner loads the programs for a world.
@@ -140,7 +141,7 @@ func (r *Runner) Run(in Input) (Output, skBuff, error) {
 		program = r.tunnel
 	}
 	var after skBuff
-	options := ebpf.RunOptions{Data: frame, DataOut: r.scratch, Context: context, ContextOut: &after}
+	options := ebpf.RunOptions{Data: frame, DataOut: r.scratch, Context: context, ContextOut: &after, Flags: r.flags}
 	verdict, err := program.Run(&options)
 	if err != nil {
 		return Output{}, skBuff{}, err
