@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +14,8 @@ import (
 )
 
 // Numbered datagrams flow both ways at 1,000 a second while the agent of every
-// node in turn is killed and started again: none is lost, and the new agent
-// finds nothing to do.
+// node in turn is killed and started again, and then stopped and started again:
+// none is lost, and the new agent finds nothing to do.
 func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 	var streams []*stream
 	for _, r := range f.podPairs() {
@@ -21,16 +23,21 @@ func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 			streams = append(streams, startStream(t, r.name, r.from, r.to, servers[r.toPod]))
 		}
 	}
-	for _, c := range []*cluster{f.a, f.b} {
-		for _, n := range c.nodes {
-			n.agent.kill()
-			n.startAgent(f.t)
-			c.awaitUp(t)
-			// Some more traffic over what the new agent found.
-			for _, s := range streams {
-				s.awaitMore(t, 200)
+	for _, end := range []func(*node){
+		func(n *node) { n.agent.kill() },
+		func(n *node) { n.agent.stop(t) },
+	} {
+		for _, c := range []*cluster{f.a, f.b} {
+			for _, n := range c.nodes {
+				end(n)
+				n.startAgent(f.t)
+				c.awaitUp(t)
+				// Some more traffic over what the new agent found.
+				for _, s := range streams {
+					s.awaitMore(t, 100)
+				}
+				require.NotContains(t, n.agent.log.String(), "msg=applied", "%s: a second start plans nothing", n.name)
 			}
-			require.NotContains(t, n.agent.log.String(), "msg=applied", "%s: a second start plans nothing", n.name)
 		}
 	}
 	defer func() {
@@ -43,6 +50,26 @@ func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 	for _, s := range streams {
 		s.requireNoLoss(t)
 	}
+}
+
+// While the objects cannot be read, everything stays as it is, also over a
+// restart of the agent.
+func (f *fabric) testUnreadableObjects(t *testing.T) {
+	const complaint = "cannot be read"
+	garbage := filepath.Join(f.a.directory, "garbage.yaml")
+	require.NoError(t, os.WriteFile(garbage, []byte("kind: [unclear"), 0o600))
+	for _, n := range f.a.nodes {
+		n.eventually(t, "complained of the objects", func() bool { return strings.Contains(n.agent.log.String(), complaint) })
+		n.agent.kill()
+		n.startAgent(f.t)
+		n.eventually(t, "complained of the objects again", func() bool { return strings.Contains(n.agent.log.String(), complaint) })
+	}
+	f.testPods(t)
+	for _, n := range f.a.nodes {
+		require.NotContains(t, n.agent.log.String(), "msg=applied", n.name)
+	}
+	require.NoError(t, os.Remove(garbage))
+	f.a.awaitUp(t)
 }
 
 // What others delete comes back, and traffic with it: on the gateway and on a

@@ -3,7 +3,6 @@ package topology
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -205,7 +204,7 @@ func snmp(t *testing.T, n namespace, protocol, name string) int {
 			}
 		}
 	}
-	t.Fatal(fmt.Sprintf("no counter %s %s", protocol, name))
+	t.Fatalf("no counter %s %s", protocol, name)
 	return 0
 }
 

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -140,7 +141,7 @@ func (n *node) eventually(t *testing.T, what string, condition func() bool) {
 func (n *node) client() *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		Dial: func(network, address string) (conn net.Conn, err error) {
+		DialContext: func(_ context.Context, network, address string) (conn net.Conn, err error) {
 			err = n.do(func() error {
 				conn, err = net.DialTimeout(network, address, time.Second)
 				return err

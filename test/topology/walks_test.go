@@ -59,6 +59,7 @@ func (f *fabric) testAll(t *testing.T) {
 	t.Run("ungranted peers", f.testAccess)
 	t.Run("forged overlay packets", f.testForged)
 	t.Run("agents die and restart", func(t *testing.T) { f.testRestart(t, servers) })
+	t.Run("unreadable objects", f.testUnreadableObjects)
 	t.Run("repairs", f.testRepairs)
 	t.Run("teardown", f.testTeardown)
 }
