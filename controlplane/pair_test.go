@@ -3,6 +3,7 @@ package controlplane
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -155,6 +156,25 @@ func TestUnpeer(t *testing.T) {
 	until(t, "connected again", bothConnected(a, b), a, b)
 	require.Equal(t, before.Networks, a.neighbor("b").Spec.Networks)
 	require.Equal(t, before.Rows, a.neighbor("b").Spec.Rows)
+}
+
+// The peer is gone and an agent reports nothing any more: unpeering waits for
+// the agent, but not for ever.
+func TestUnpeerIsBounded(t *testing.T) {
+	a, b := peered(t)
+	b.stop()
+	a.lame = true
+	fc := &v1alpha1.ForeignCluster{}
+	fc.Name = "b"
+	require.NoError(t, a.client.Delete(t.Context(), fc))
+	until(t, "the neighbor is deleted", func() bool { return a.neighbor("b") == nil }, a)
+	for range 10 {
+		a.turn()
+	}
+	require.NotEmpty(t, a.condition("b", v1alpha1.ConditionRecordValid), "the agents still report its rows")
+	a.peers.Now = func() time.Time { return time.Now().Add(20 * time.Second) }
+	a.turn()
+	require.Empty(t, a.condition("b", v1alpha1.ConditionRecordValid))
 }
 
 // Uninstalling waits for the agents.

@@ -33,11 +33,7 @@ const (
 	leaseName = "weft-controller"
 	// retryStart is the pause while the API server cannot be reached at start.
 	retryStart = 2 * time.Second
-)
-
-// Leader election: a leader that lost the API server gives up before another
-// may lead.
-var (
+	// A leader that lost the API server gives up before another may lead.
 	leaseDuration    = 15 * time.Second
 	renewDeadline    = 10 * time.Second
 	retryPeriod      = 2 * time.Second
@@ -103,10 +99,10 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &leaseDuration,
-		RenewDeadline:                 &renewDeadline,
-		RetryPeriod:                   &retryPeriod,
-		GracefulShutdownTimeout:       &shutdownDeadline,
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
+		RetryPeriod:                   new(retryPeriod),
+		GracefulShutdownTimeout:       new(shutdownDeadline),
 		Metrics:                       server.Options{BindAddress: o.MetricsBind},
 		HealthProbeBindAddress:        o.HealthBind,
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},

@@ -100,7 +100,7 @@ func randomVNI() (uint32, error) {
 }
 
 // ensure returns a Secret's data and creates the Secret if it is missing.
-func (s Secrets) ensure(ctx context.Context, name string, make func() (map[string][]byte, error)) (map[string][]byte, error) {
+func (s Secrets) ensure(ctx context.Context, name string, generate func() (map[string][]byte, error)) (map[string][]byte, error) {
 	for range 2 {
 		var secret corev1.Secret
 		err := s.Reader.Get(ctx, types.NamespacedName{Namespace: s.Namespace, Name: name}, &secret)
@@ -110,7 +110,7 @@ func (s Secrets) ensure(ctx context.Context, name string, make func() (map[strin
 		if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read Secret %s/%s: %w", s.Namespace, name, err)
 		}
-		data, err := make()
+		data, err := generate()
 		if err != nil {
 			return nil, fmt.Errorf("make the content of Secret %s: %w", name, err)
 		}
@@ -126,5 +126,5 @@ func (s Secrets) ensure(ctx context.Context, name string, make func() (map[strin
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.Namespace, name, err)
 		}
 	}
-	return nil, fmt.Errorf("Secret %s/%s appears and vanishes: is something else managing it?", s.Namespace, name)
+	return nil, fmt.Errorf("the Secret %s/%s appears and vanishes: is something else managing it?", s.Namespace, name)
 }
