@@ -78,10 +78,18 @@ func TestAccess(t *testing.T) {
 	inNamespace(t, "weft-hands-far", func() { sendACK(t, other, pod) })
 	require.Greater(t, dropped(t, "access_not_granted"), before)
 
+	// The grant ends, and with it the flows that it let in, but not ours.
+	inbound := openUDP(t, "weft-hands-far", granted, udp(pod, 7000))
+	outbound := openUDP(t, "weft-hands-pod", pod, udp(granted, 7000))
+	require.True(t, inbound().IsValid())
+	require.True(t, outbound().IsValid())
 	revoked := firewallOnly()
 	revoked.Firewall.Granted = nil
 	report := applied(t, executor, revoked)
-	require.Len(t, report.Changes, 1, "only the set changes: %v", report.Changes)
+	require.Equal(t, []string{"nftables set", "tracked flows"}, []string{report.Changes[0].Kind, report.Changes[1].Kind})
+	require.Len(t, report.Changes, 2)
+	require.False(t, inbound().IsValid())
+	require.True(t, outbound().IsValid())
 	require.Equal(t, netip.Addr{}, askUDP(t, "weft-hands-far", granted, udp(pod, 7000)))
 }
 

@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -183,5 +185,7 @@ func laneState(device *wgtypes.Device) LaneState {
 			SentBytes:     peer.TransmitBytes,
 		})
 	}
+	// Userspace WireGuard lists them in any order.
+	slices.SortFunc(state.Peers, func(a, b PeerState) int { return bytes.Compare(a.PublicKey[:], b.PublicKey[:]) })
 	return state
 }

@@ -55,10 +55,6 @@ func source(set string) []expr.Any {
 	return append(isIPv4(), network(12, 4), &expr.Lookup{SourceRegister: 1, SetName: set})
 }
 
-func sourceNot(set string) []expr.Any {
-	return append(isIPv4(), network(12, 4), &expr.Lookup{SourceRegister: 1, SetName: set, Invert: true})
-}
-
 func destination(set string) []expr.Any {
 	return append(isIPv4(), network(16, 4), &expr.Lookup{SourceRegister: 1, SetName: set})
 }

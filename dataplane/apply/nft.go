@@ -98,16 +98,23 @@ func (r *run) syncFirewall(remove bool) error {
 		return r.replaceTable(connection, want)
 	}
 	changed := []string{}
+	var gone revoked
 	for _, set := range want.sets {
 		if set.dynamic != nil {
 			continue
 		}
-		differs, err := syncSet(connection, set, remove)
+		missing, surplus, err := syncSet(connection, set, remove)
 		if err != nil {
 			return err
 		}
-		if differs {
+		if len(missing)+len(surplus) > 0 {
 			changed = append(changed, set.name)
+		}
+		switch set.name {
+		case setGranted:
+			gone.granted = surplus
+		case setForeign:
+			gone.foreign = surplus
 		}
 	}
 	if len(changed) == 0 {
@@ -119,7 +126,7 @@ func (r *run) syncFirewall(remove bool) error {
 	for _, name := range changed {
 		r.did("change", "nftables set", name)
 	}
-	return nil
+	return r.forgetFlows(gone)
 }
 
 // replaceTable swaps the whole table in one transaction: there is no moment
@@ -257,14 +264,13 @@ func sameHook(have *nftables.Chain, want chainSpec) bool {
 		have.Type == want.kind && have.Policy != nil && *have.Policy == nftables.ChainPolicyAccept
 }
 
-// syncSet queues what makes a set as planned; it says whether that is anything.
-func syncSet(connection *nftables.Conn, want setSpec, remove bool) (bool, error) {
+// syncSet queues what makes a set as planned and returns what that is.
+func syncSet(connection *nftables.Conn, want setSpec, remove bool) (missing, surplus []element, err error) {
 	listed, err := connection.GetSetElements(want.definition())
 	if err != nil {
-		return false, fmt.Errorf("list nftables set %s: %w", want.name, err)
+		return nil, nil, fmt.Errorf("list nftables set %s: %w", want.name, err)
 	}
 	have := want.parse(listed)
-	var missing, surplus []element
 	for e := range want.elements {
 		if !have[e] {
 			missing = append(missing, e)
@@ -279,12 +285,12 @@ func syncSet(connection *nftables.Conn, want setSpec, remove bool) (bool, error)
 	// go in the same transaction.
 	if remove || want.interval && len(missing) > 0 {
 		if err := deleteElements(connection, want, surplus); err != nil {
-			return false, err
+			return nil, nil, err
 		}
 	} else {
 		surplus = nil
 	}
-	return len(missing)+len(surplus) > 0, addElements(connection, want, missing)
+	return missing, surplus, addElements(connection, want, missing)
 }
 
 // parse pairs the ends of intervals, which the kernel lists one by one.

@@ -1,7 +1,6 @@
 package apply_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -102,6 +101,12 @@ func serveUDP(t *testing.T, namespace, address string) {
 // the zero address if there was no answer.
 func askUDP(t *testing.T, namespace, source, server string) netip.Addr {
 	t.Helper()
+	return openUDP(t, namespace, source, server)()
+}
+
+// openUDP returns a function that asks as askUDP does, always by the same flow.
+func openUDP(t *testing.T, namespace, source, server string) func() netip.Addr {
+	t.Helper()
 	var connection net.Conn
 	dial := func() {
 		var err error
@@ -113,16 +118,18 @@ func askUDP(t *testing.T, namespace, source, server string) netip.Addr {
 	} else {
 		inNamespace(t, namespace, dial)
 	}
-	defer connection.Close()
-	_, err := connection.Write([]byte("who am I?"))
-	require.NoError(t, err)
-	require.NoError(t, connection.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
-	buffer := make([]byte, 256)
-	n, err := connection.Read(buffer)
-	if err != nil {
-		return netip.Addr{}
+	t.Cleanup(func() { _ = connection.Close() })
+	return func() netip.Addr {
+		_, err := connection.Write([]byte("who am I?"))
+		require.NoError(t, err)
+		require.NoError(t, connection.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+		buffer := make([]byte, 256)
+		n, err := connection.Read(buffer)
+		if err != nil {
+			return netip.Addr{}
+		}
+		return netip.MustParseAddrPort(string(buffer[:n])).Addr()
 	}
-	return netip.MustParseAddrPort(string(buffer[:n])).Addr()
 }
 
 // dropped is the number of packets that the table dropped for a reason.
@@ -133,23 +140,6 @@ func dropped(t *testing.T, reason string) int {
 	n, err := strconv.Atoi(fields[1])
 	require.NoError(t, err)
 	return n
-}
-
-// setElements lists a set's elements as nft prints them in JSON.
-func setElements(t *testing.T, set string) string {
-	t.Helper()
-	var listing struct {
-		Nftables []struct {
-			Set *struct{ Elem json.RawMessage }
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(run(t, "nft -j list set inet weft %s", set)), &listing))
-	for _, item := range listing.Nftables {
-		if item.Set != nil {
-			return string(item.Set.Elem)
-		}
-	}
-	return ""
 }
 
 func udp(address string, port int) string { return fmt.Sprintf("%s:%d", address, port) }

@@ -26,6 +26,9 @@ const (
 // serveTimeout bounds the wait for weft-wireguard to serve a requested lane.
 const serveTimeout = 30 * time.Second
 
+// retryTimeout bounds the wait if the lane had been requested earlier.
+const retryTimeout = 3 * time.Second
+
 // removeTimeout bounds the wait for weft-wireguard to delete a lane. After it
 // the device is deleted without it.
 const removeTimeout = 3 * time.Second
@@ -83,7 +86,13 @@ func ensureUserspace(ctx context.Context, runDir, device string, mtu int) (Kind,
 	if err != nil {
 		return "", false, err
 	}
-	link, err := awaitServed(ctx, device)
+	// A new request takes the server's start; an old one that is not served has
+	// been waited for before, and the rest of the node should not wait again.
+	timeout := retryTimeout
+	if requested {
+		timeout = serveTimeout
+	}
+	link, err := awaitServed(ctx, device, timeout)
 	if err != nil {
 		return "", requested, err
 	}
@@ -92,8 +101,8 @@ func ensureUserspace(ctx context.Context, runDir, device string, mtu int) (Kind,
 }
 
 // awaitServed waits until the device exists and its UAPI socket answers.
-func awaitServed(ctx context.Context, device string) (netlink.Link, error) {
-	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
+func awaitServed(ctx context.Context, device string, timeout time.Duration) (netlink.Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		if answers(device) {
