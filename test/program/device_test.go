@@ -209,7 +209,7 @@ func TestLinkProbe(t *testing.T) {
 	require.Equal(t, UDP("100.127.0.0", "240.0.16.0", 9812, 5555, answer.String()), p.lane.next())
 	p.lane.send(UDP("240.0.16.0", "100.127.0.0", 9812, 5555, answer.String()))
 	p.lane.send(UDP("240.0.16.0", "100.127.0.0", 5555, 80, request.String()))
-	require.Eventually(t, func() bool { return len(p.here.counts(t)) > 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(p.here.counts(t)) > 0 }, patience, time.Millisecond)
 	require.Equal(t, map[string]uint64{"link 1 lane ingress probe_address": 1}, p.here.counts(t))
 }
 
@@ -291,5 +291,5 @@ func TestForgedOverlay(t *testing.T) {
 	send(PlainUnderlay.String(), vxlan(vni, tagged)) // behind a priority tag, which the kernel takes off before the program
 	want := map[string]uint64{"link 0 overlay ingress vlan": 1, "link 0 overlay ingress tunnel_unknown_node": 1, "link 0 overlay ingress tunnel_wrong_vni": 1,
 		"link 0 overlay ingress tunnel_source": 3}
-	require.Eventually(t, func() bool { return maps.Equal(want, p.here.counts(t)) }, time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return maps.Equal(want, p.here.counts(t)) }, patience, 5*time.Millisecond)
 }

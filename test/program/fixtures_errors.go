@@ -45,6 +45,9 @@ var errorWays = []errorWay{
 	{"error in transit", bpfgen.LaneIngress,
 		[2]string{"240.0.16.1", "100.81.0.9"}, [2]string{"100.81.0.9", "100.70.0.7"},
 		[2]string{"100.71.16.1", "100.72.0.9"}, [2]string{"100.72.0.9", "100.70.0.7"}, false, Output{Verdict: Redirect, Link: 1}},
+	{"error of a plain node's router that nobody exports", bpfgen.OverlayIngress,
+		[2]string{"172.16.5.1", "100.70.0.9"}, [2]string{"100.70.0.9", "10.244.1.5"},
+		[2]string{"172.16.5.1", "100.70.0.9"}, [2]string{"100.70.0.9", "10.244.1.5"}, false, Output{Verdict: Redirect}},
 }
 
 // kinds of ICMP errors, with the last four bytes of their header.
@@ -110,7 +113,7 @@ func errorFixtures() (all []Fixture) {
 func (w errorWay) fixture(story string, ttl, kind, code uint8, id, seq uint16, quote builder) Fixture {
 	const quotedTTL = 1
 	f := Fixture{Story: w.story + ", " + story, Want: w.want}
-	f.In = Input{Hook: w.hook, EtherType: 0x0800, Packet: icmpError(ip(w.outer[0], w.outer[1], ttl, layers.IPProtocolICMPv4), kind, code, id, seq,
+	f.In = Input{Hook: w.hook, EtherType: 0x0800, Sender: sender(w.hook), VNI: Example().VNI, Packet: icmpError(ip(w.outer[0], w.outer[1], ttl, layers.IPProtocolICMPv4), kind, code, id, seq,
 		quote(w.inner[0], w.inner[1], quotedTTL))}
 	if w.hop {
 		ttl--

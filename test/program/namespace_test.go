@@ -16,6 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// patience with a machine that does other things too.
+const patience = 10 * time.Second
+
 // namespace is a network namespace of its own, without a name: it ends with
 // the test.
 type namespace struct {
@@ -94,11 +97,11 @@ func (n *namespace) listen(address string) (conn net.PacketConn) {
 	return conn
 }
 
-// receive one datagram within a second.
+// receive one datagram.
 func receive(t *testing.T, conn net.PacketConn) (payload string, from net.Addr) {
 	t.Helper()
 	buffer := make([]byte, 2048)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(2*time.Second)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
 	n, from, err := conn.ReadFrom(buffer)
 	require.NoError(t, err)
 	return string(buffer[:n]), from
@@ -130,17 +133,17 @@ func (n *namespace) open(name string, kind uint16) (device tun) {
 	return device
 }
 
-// nextRaw is what leaves by the device next, within two seconds.
+// nextRaw is what leaves by the device next.
 func (d tun) nextRaw() []byte {
 	d.t.Helper()
 	buffer := make([]byte, 1<<16)
-	require.NoError(d.t, d.SetReadDeadline(time.Now().Add(2*time.Second)))
+	require.NoError(d.t, d.SetReadDeadline(time.Now().Add(patience)))
 	n, err := d.Read(buffer)
 	require.NoError(d.t, err)
 	return buffer[:n]
 }
 
-// next IPv4 packet that leaves by the device, within two seconds.
+// next IPv4 packet that leaves by the device.
 func (d tun) next() []byte {
 	d.t.Helper()
 	for {
@@ -231,7 +234,7 @@ func (n *namespace) packetSocket(device string) (s packetSocket) {
 		require.NoError(n.t, err)
 		s = packetSocket{n.t, fd, link.Attrs().Index}
 		require.NoError(n.t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: uint16(protocol), Ifindex: s.index}))
-		require.NoError(n.t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}))
+		require.NoError(n.t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)}))
 	})
 	n.t.Cleanup(func() { unix.Close(s.fd) })
 	return s

@@ -12,7 +12,7 @@ import (
 	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
-var randomPackets = flag.Int("packets", 200_000, "random packets to compare program and model on")
+var randomPackets = flag.Int("packets", 100_000, "random packets to compare program and model on")
 
 // Program and model agree on verdict, bytes and counted reason for random
 // packets: well formed, odd, and damaged ones, between addresses that mean

@@ -71,18 +71,19 @@ func generate(abi, reasons string) ([]byte, error) {
 }
 
 // initialisms keep their capitals, as Go names do.
-var initialisms = map[string]string{
-	"ABI": "ABI", "IP": "IP", "IPV6": "IPv6", "TTL": "TTL", "VNI": "VNI", "VLAN": "VLAN", "ICMP": "ICMP",
-}
+var initialisms = map[string]bool{"ABI": true, "IP": true, "TTL": true, "VNI": true, "VLAN": true, "ICMP": true}
 
 func camel(name string) string {
 	var out strings.Builder
 	for _, word := range strings.Split(name, "_") {
-		if initialism, ok := initialisms[word]; ok {
-			out.WriteString(initialism)
-			continue
+		switch {
+		case initialisms[word]:
+			out.WriteString(word)
+		case word == "IPV6":
+			out.WriteString("IPv6")
+		default:
+			out.WriteString(word[:1] + strings.ToLower(word[1:]))
 		}
-		out.WriteString(word[:1] + strings.ToLower(word[1:]))
 	}
 	return out.String()
 }
