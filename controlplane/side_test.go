@@ -39,7 +39,7 @@ import (
 	"github.com/weft-fabric/weft/controlplane/peering"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 var quick = channel.Timing{
 	HigherWaits: 100 * time.Millisecond, Attempt: 2 * time.Second,

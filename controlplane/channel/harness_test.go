@@ -19,7 +19,7 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // quick is the real timing with short pauses. gRPC clients take no keepalive
 // below 10 s.

@@ -8,11 +8,12 @@ import (
 	"slices"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 )
 
-// maxNetworks is how many CIDRs the data plane can number in one cluster.
-const maxNetworks = 255
+// maxIndex is how many CIDRs the data plane can number in one cluster.
+const maxIndex = 255
 
 // Exported lists the cluster's networks, one entry a CIDR, without indexes: what
 // the spec names, else the detected pod CIDRs, and the node network if it is
@@ -50,8 +51,8 @@ func Exported(spec *v1alpha1.FabricConfigSpec, detected []netip.Prefix, node net
 }
 
 func validate(networks []v1alpha1.OwnNetwork) error {
-	if len(networks) > maxNetworks-1 {
-		return fmt.Errorf("spec.networks has %d CIDRs; at most %d are possible", len(networks), maxNetworks-1)
+	if most := channel.MaxNetworks - 1; len(networks) > most { // peers take no more, the node network included
+		return fmt.Errorf("spec.networks has %d CIDRs; at most %d are possible: combine neighboring CIDRs", len(networks), most)
 	}
 	var seen []netip.Prefix
 	for _, n := range networks {
@@ -85,7 +86,7 @@ func AssignIndexes(networks, current []v1alpha1.OwnNetwork, inUse map[int32]v1al
 		out[i].Index = remembered(out[i], current, inUse)
 	}
 	for i := range out {
-		for index := int32(1); out[i].Index == 0 && index <= maxNetworks; index++ {
+		for index := int32(1); out[i].Index == 0 && index <= maxIndex; index++ {
 			if !taken[index] {
 				taken[index], out[i].Index = true, index
 			}

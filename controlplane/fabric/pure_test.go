@@ -25,6 +25,10 @@ func network(name string, cidrs ...v1alpha1.CIDR) v1alpha1.Network {
 }
 
 func TestExported(t *testing.T) {
+	many := network("pods")
+	for i := range 16 {
+		many.CIDRs = append(many.CIDRs, v1alpha1.CIDR("10."+strconv.Itoa(i)+".0.0/16"))
+	}
 	node := netip.MustParsePrefix("100.64.0.0/20")
 	tests := map[string]struct {
 		spec     []v1alpha1.Network
@@ -40,6 +44,7 @@ func TestExported(t *testing.T) {
 		"overlap":            {[]v1alpha1.Network{network("pods", "10.0.0.0/8"), network("more", "10.3.0.0/16")}, nil, nil, "network more has CIDR 10.3.0.0/16, which overlaps 10.0.0.0/8"},
 		"loopback":           {[]v1alpha1.Network{network("pods", "127.0.0.0/8")}, nil, nil, "127.0.0.0/8"},
 		"everything":         {[]v1alpha1.Network{network("pods", "0.0.0.0/0")}, nil, nil, "0.0.0.0/0"},
+		"too many":           {[]v1alpha1.Network{many}, nil, nil, "16 CIDRs"},
 		"a node network too": {[]v1alpha1.Network{{Name: "mine", Kind: v1alpha1.NetworkNode, CIDRs: []v1alpha1.CIDR{"10.9.0.0/20"}}}, nil, nil, "spec.networks[mine]"},
 	}
 	for name, test := range tests {
