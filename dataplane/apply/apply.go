@@ -101,6 +101,9 @@ func (e *Executor) Apply(ctx context.Context, p plan.Plan) (Report, error) {
 	r.pruneFirewall()
 	r.prunePins()
 
+	for _, change := range r.report.Changes {
+		e.log.Info("applied", "action", change.Action, "kind", change.Kind, "object", change.Object)
+	}
 	return r.report, errors.Join(r.failures...)
 }
 
