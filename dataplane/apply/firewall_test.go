@@ -83,6 +83,11 @@ func TestAccess(t *testing.T) {
 	outbound := openUDP(t, "weft-hands-pod", pod, udp(granted, 7000))
 	require.True(t, inbound().IsValid())
 	require.True(t, outbound().IsValid())
+	drops, err := executor.HostDrops()
+	require.NoError(t, err)
+	require.Len(t, drops, 8)
+	require.EqualValues(t, dropped(t, "access_destination"), drops[1].Packets, drops[1].Reason)
+	require.Equal(t, "access_destination", drops[1].Reason)
 	revoked := firewallOnly()
 	revoked.Firewall.Granted = nil
 	report := applied(t, executor, revoked)

@@ -274,7 +274,7 @@ func TestWatch(t *testing.T) {
 		for {
 			select {
 			case <-changed:
-			case <-time.After(500 * time.Millisecond):
+			case <-time.After(200 * time.Millisecond):
 				return
 			}
 		}
