@@ -18,6 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/apis/patient"
 	"github.com/weft-fabric/weft/controlplane/identity"
 )
 
@@ -33,9 +35,11 @@ const (
 	leaseName = "weft-controller"
 	// retryStart is the pause while the API server cannot be reached at start.
 	retryStart = 2 * time.Second
-	// A leader that lost the API server gives up before another may lead.
-	leaseDuration    = 15 * time.Second
-	renewDeadline    = 10 * time.Second
+	// A leader that lost the API server gives up before another may lead. An
+	// outage shorter than renewDeadline, such as an upgrade of the API server,
+	// goes by without a restart.
+	leaseDuration    = 60 * time.Second
+	renewDeadline    = 45 * time.Second
 	retryPeriod      = 2 * time.Second
 	shutdownDeadline = 5 * time.Second
 )
@@ -48,6 +52,8 @@ type Options struct {
 	Namespace string
 	// ChannelBind is the TCP address that takes peer channels.
 	ChannelBind string
+	// PodName holds the Lease; empty means a new name each start.
+	PodName string
 	// PodIP is the address under which agents reach ChannelBind's port.
 	PodIP string
 	// MetricsBind and HealthBind are TCP addresses; "0" serves nothing.
@@ -92,20 +98,26 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register the API types: %w", err)
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	lock, err := electionLock(config, o)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(patientConfig(config), ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        logr.FromSlogHandler(o.Log.Handler()),
 		LeaderElection:                true,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(leaseDuration),
-		RenewDeadline:                 new(renewDeadline),
-		RetryPeriod:                   new(retryPeriod),
-		GracefulShutdownTimeout:       new(shutdownDeadline),
-		Metrics:                       server.Options{BindAddress: o.MetricsBind},
-		HealthProbeBindAddress:        o.HealthBind,
-		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+
+		LeaderElectionResourceLockInterface: lock,
+		LeaseDuration:                       new(leaseDuration),
+		RenewDeadline:                       new(renewDeadline),
+		RetryPeriod:                         new(retryPeriod),
+		GracefulShutdownTimeout:             new(shutdownDeadline),
+		Metrics:                             server.Options{BindAddress: o.MetricsBind},
+		HealthProbeBindAddress:              o.HealthBind,
+		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the controllers: %w", err)
@@ -114,6 +126,28 @@ func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("set up the health checks: %w", err)
 	}
 	return mgr, nil
+}
+
+// electionLock is held in the pod's name, so that a container that was killed
+// leads again at once instead of waiting for its own Lease to run out. A pod
+// runs one such process at a time.
+func electionLock(config *rest.Config, o Options) (resourcelock.Interface, error) {
+	if o.PodName == "" {
+		return nil, nil
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.Namespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: o.PodName}, config, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("set up the Lease %s: %w", leaseName, err)
+	}
+	return lock, nil
+}
+
+// patientConfig reads on as soon as an API server that was away is back.
+func patientConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(patient.Wrap)
+	return config
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -47,6 +47,7 @@ func command() *cobra.Command {
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty: the pod's service account")
 	flags.StringVar(&options.Namespace, "namespace", v1alpha1.SystemNamespace, "namespace of Weft's Secrets and of the leader's Lease")
 	flags.StringVar(&options.ChannelBind, "channel-bind", ":9443", "address that takes peer channels, which the agents of gateways splice to it")
+	flags.StringVar(&options.PodName, "pod-name", os.Getenv("POD_NAME"), "name that holds the leader's Lease (default: $POD_NAME)")
 	flags.StringVar(&options.PodIP, "pod-ip", os.Getenv("POD_IP"), "address under which agents reach this process (default: $POD_IP)")
 	flags.StringVar(&options.MetricsBind, "metrics-bind", ":8080", "address that serves /metrics; 0 serves none")
 	flags.StringVar(&options.HealthBind, "health-bind", ":8081", "address that serves /healthz and /readyz; 0 serves none")

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/apis/patient"
 )
 
 // API follows the API server.
@@ -45,6 +46,8 @@ func NewAPI(config *rest.Config, node string) (*API, error) {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
+	config = rest.CopyConfig(config)
+	config.Wrap(patient.Wrap)
 	mapper := staticMapper()
 	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: selectors(node)})
 	if err != nil {
