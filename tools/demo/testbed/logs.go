@@ -21,6 +21,9 @@ const maxLogBytes = 8 << 20
 // objects and the state of every node's network into folder. What cannot be
 // had is in the error; the rest is written.
 func CollectLogs(ctx context.Context, folder string, clusters ...*Cluster) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return fmt.Errorf("remove the logs of an earlier run: %w", err)
+	}
 	var errs []error
 	for _, c := range clusters {
 		if c == nil {
