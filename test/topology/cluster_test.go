@@ -314,6 +314,9 @@ func newFabric(t *testing.T, o options, aNames, bNames names) *fabric {
 	for _, c := range []*cluster{f.a, f.b} {
 		c.awaitApplied(t)
 		c.awaitUp(t)
+		for _, n := range c.nodes {
+			require.Positive(t, n.changes(), "the agent of %s tells what it changes; later tests count on it", n.name)
+		}
 	}
 	t.Logf("two clusters are up after %s", time.Since(started).Round(time.Millisecond))
 	return f

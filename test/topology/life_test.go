@@ -36,7 +36,7 @@ func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 				for _, s := range streams {
 					s.awaitMore(t, 100)
 				}
-				require.NotContains(t, n.agent.log.String(), "msg=applied", "%s: a second start plans nothing", n.name)
+				require.Zero(t, n.changes(), "%s: a second start plans nothing", n.name)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func (f *fabric) testUnreadableObjects(t *testing.T) {
 	}
 	f.testPods(t)
 	for _, n := range f.a.nodes {
-		require.NotContains(t, n.agent.log.String(), "msg=applied", n.name)
+		require.Zero(t, n.changes(), n.name)
 	}
 	require.NoError(t, os.Remove(garbage))
 	f.a.awaitUp(t)
@@ -95,9 +95,9 @@ func (f *fabric) testRepairs(t *testing.T) {
 		}, []*node{gateway}},
 	} {
 		for _, n := range c.on {
-			before := n.repairs()
+			before := n.changes()
 			c.harm(n)
-			n.eventually(t, "repaired "+c.what, func() bool { return n.repairs() > before })
+			n.eventually(t, "repaired "+c.what, func() bool { return n.changes() > before })
 			n.eventually(t, "carried traffic again without "+c.what, func() bool {
 				_, err := echoed(from, "udp4", to, random(100))
 				return err == nil
@@ -106,8 +106,32 @@ func (f *fabric) testRepairs(t *testing.T) {
 	}
 }
 
-// repairs counts what the agent has changed on the node.
-func (n *node) repairs() int { return strings.Count(n.agent.log.String(), "msg=applied") }
+// A gateway reboots: devices, rules, tables and pins are gone, what is on disk
+// (the lane's key) is there. It comes back by itself, as the same peer.
+func (f *fabric) testReboot(t *testing.T) {
+	n := f.a.gatewayNode()
+	key := n.status(t).Lanes[0].PublicKey
+	n.agent.kill()
+	n.wireguard.kill()
+	n.ip(t, "link delete weft-vx")
+	n.ip(t, "link delete weft0")
+	n.ip(t, "rule delete priority 105")
+	n.nft(t, "delete table inet weft")
+	require.NoError(t, os.RemoveAll(n.file("/sys/fs/bpf/weft")))
+	for _, folder := range []string{"/run/weft", "/run/wireguard"} {
+		require.NoError(t, os.RemoveAll(n.file(folder)))
+	}
+	r := f.podPairs()[0]
+	require.Error(t, ping(r.from, r.to), "without the gateway")
+	n.startWireguard(f.t)
+	n.startAgent(f.t)
+	n.eventually(t, "carried traffic after a reboot", func() bool { return ping(r.from, r.to) == nil })
+	f.testPods(t)
+	require.Equal(t, key, n.status(t).Lanes[0].PublicKey)
+}
+
+// changes counts what the agent that runs has changed on the node.
+func (n *node) changes() int { return strings.Count(n.agent.log.String(), "msg=applied") }
 
 // A FabricConfig that is being deleted takes all of Weft off the nodes.
 func (f *fabric) testTeardown(t *testing.T) {

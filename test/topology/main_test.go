@@ -2,9 +2,12 @@ package topology
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // binaries is the folder with weft-agent and weft-wireguard.
@@ -25,6 +28,11 @@ func testMain(m *testing.M) (code int, err error) {
 	if os.Geteuid() != 0 {
 		return 1, fmt.Errorf("they make network namespaces: run them as root")
 	}
+	turn, err := waitTurn()
+	if err != nil {
+		return 1, err
+	}
+	defer turn.Close()
 	if err := sweep(); err != nil {
 		return 1, fmt.Errorf("remove leftovers of an earlier run: %w", err)
 	}
@@ -42,4 +50,18 @@ func testMain(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("build agents: %w: %s", err, output)
 	}
 	return m.Run(), nil
+}
+
+// waitTurn lets one run at a time have the machine's namespaces: what another
+// one has looks like a leftover. An abstract socket goes with its process.
+func waitTurn() (io.Closer, error) {
+	var listener net.Listener
+	var err error
+	if !await(8*time.Minute, func() bool {
+		listener, err = net.Listen("unix", "@"+prefix+"tests")
+		return err == nil
+	}) {
+		return nil, fmt.Errorf("another run of these tests does not end: %w", err)
+	}
+	return listener, nil
 }

@@ -61,6 +61,7 @@ func (f *fabric) testAll(t *testing.T) {
 	t.Run("agents die and restart", func(t *testing.T) { f.testRestart(t, servers) })
 	t.Run("unreadable objects", f.testUnreadableObjects)
 	t.Run("repairs", f.testRepairs)
+	t.Run("a gateway reboots", f.testReboot)
 	t.Run("teardown", f.testTeardown)
 }
 
