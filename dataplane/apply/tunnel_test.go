@@ -136,6 +136,9 @@ func onlyPeer(t *testing.T, executor *apply.Executor) apply.PeerState {
 // tunnel, the channel's port is open both ways and nothing else is.
 func TestTunnel(t *testing.T) {
 	world(t, "weft-hands-u")
+	// As on many nodes, IPv6 is switched off; the lane alone switches it on.
+	run(t, "sysctl -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+	t.Cleanup(func() { run(t, "sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0") })
 	startedWireguard := startWireguard(t)
 	state := t.TempDir()
 	executor := newExecutor(t, state)
