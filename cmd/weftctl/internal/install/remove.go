@@ -2,11 +2,12 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,37 +19,48 @@ import (
 )
 
 // goneLimit bounds the wait for the API server to finish deletions.
-const goneLimit = 60 * time.Second
+const goneLimit = 40 * time.Second
 
 // removeWorkloads deletes what runs, and waits until it has ended.
-func removeWorkloads(ctx context.Context, c client.Client, m chart.Manifests, progress wait.Progress) error {
+func removeWorkloads(ctx context.Context, c client.Client, m chart.Manifests, force bool, progress wait.Progress) error {
 	var workloads []*unstructured.Unstructured
 	for _, object := range m.Objects {
 		if kind := object.GetKind(); (kind == "DaemonSet" || kind == "Deployment") && object.GetName() != sweepName {
 			workloads = append(workloads, object)
 		}
 	}
-	return removeAll(ctx, c, workloads, progress)
+	return removeAll(ctx, c, workloads, force, progress)
 }
 
 // Remove deletes the chart's objects in the reverse of the order in which they
 // are applied, then the CRDs and with them every object of the fabric, and
-// waits until all are gone.
-func Remove(ctx context.Context, c client.Client, m chart.Manifests, progress wait.Progress) error {
-	return removeAll(ctx, c, append(slices.Clone(m.CRDs), m.Objects...), progress)
+// waits until all are gone. Pods on nodes that do not answer hold that up; with
+// force they are given up.
+func Remove(ctx context.Context, c client.Client, m chart.Manifests, force bool, progress wait.Progress) error {
+	return removeAll(ctx, c, append(slices.Clone(m.CRDs), m.Objects...), force, progress)
 }
 
-func removeAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, progress wait.Progress) error {
+func removeAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, force bool, progress wait.Progress) error {
 	for _, object := range slices.Backward(objects) {
 		if err := remove(ctx, c, object); err != nil {
 			return err
 		}
 	}
-	err := wait.Until(ctx, goneLimit, progress, func(ctx context.Context) (string, error) { return remaining(ctx, c, objects) })
-	if err != nil {
-		return fmt.Errorf("wait for the deletion: %w; it goes on by itself, `kubectl -n %s get all` shows what is left", err, v1alpha1.SystemNamespace)
+	if force {
+		if err := giveUpPods(ctx, c, progress); err != nil {
+			return err
+		}
 	}
-	return nil
+	err := wait.Until(ctx, goneLimit, progress, func(ctx context.Context) (string, error) { return remaining(ctx, c, objects) })
+	timeout := &wait.TimeoutError{}
+	if !errors.As(err, &timeout) {
+		return err
+	}
+	if stuck, err := stuckPods(ctx, c); err == nil && len(stuck) > 0 {
+		return fmt.Errorf("pods cannot end on nodes that do not answer (%s): bring these nodes back and uninstall again, or add --force to give the pods up",
+			strings.Join(nodesOf(stuck), ", "))
+	}
+	return fmt.Errorf("wait for the deletion: %w; it goes on by itself, `kubectl -n %s get all` shows what is left", timeout, v1alpha1.SystemNamespace)
 }
 
 func remove(ctx context.Context, c client.Client, object *unstructured.Unstructured) error {
@@ -81,21 +93,4 @@ func reference(object *unstructured.Unstructured) *unstructured.Unstructured {
 	r.SetNamespace(object.GetNamespace())
 	r.SetName(object.GetName())
 	return r
-}
-
-// readyNodes counts the nodes that can run a pod now.
-func readyNodes(ctx context.Context, c client.Reader) (int32, error) {
-	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err != nil {
-		return 0, kube.Explain(err, "list", "Nodes")
-	}
-	var ready int32
-	for _, node := range nodes.Items {
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-				ready++
-			}
-		}
-	}
-	return ready, nil
 }

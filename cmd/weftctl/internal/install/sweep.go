@@ -47,10 +47,11 @@ func sweep(ctx context.Context, c client.Client, m chart.Manifests, progress wai
 	if set == nil {
 		return true, nil
 	}
-	nodes, err := readyNodes(ctx, c)
+	ready, err := readyNodes(ctx, c)
 	if err != nil {
 		return false, err
 	}
+	nodes := int32(len(ready))
 	if err := apply(ctx, c, set); err != nil {
 		return false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +58,12 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 	if left.Nodes, err = releaseNodes(ctx, c, force, progress); err != nil {
 		return left, err
 	}
-	if err := removeWorkloads(ctx, c, manifests, progress); err != nil {
+	stuck, err := stuckPods(ctx, c)
+	if err != nil {
+		return left, err
+	}
+	left.Nodes = union(left.Nodes, nodesOf(stuck))
+	if err := removeWorkloads(ctx, c, manifests, force, progress); err != nil {
 		return left, err
 	}
 	swept, err := sweep(ctx, c, manifests, progress)
@@ -67,7 +73,13 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 	if !swept {
 		left.Folders = []string{"/var/lib/weft", "/run/weft", "/run/wireguard"}
 	}
-	return left, Remove(ctx, c, manifests, progress)
+	return left, Remove(ctx, c, manifests, force, progress)
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // partAll ends every peering at the same time. It returns the peers that had

@@ -148,3 +148,49 @@ func TestUninstallWithoutController(t *testing.T) {
 		require.Zero(t, remainingObjects(t, c))
 	})
 }
+
+// Node a2 is dead, kubelet and all, so its pod never ends. The uninstall says
+// so in time; with force it gives the pod up and names the node.
+func TestUninstallWithDeadNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := released(t, installed(t, v1alpha1.Finalizer), time.Second)
+		dead := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "weft-agent-x", Namespace: "weft-system", Finalizers: []string{"kubelet/never"}},
+			Spec:       corev1.PodSpec{NodeName: "a2"},
+		}
+		agent := &appsv1.DaemonSet{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "weft-system", Name: "weft-agent"}, agent))
+		agent.Finalizers = []string{"foregroundDeletion"}
+		require.NoError(t, c.Update(t.Context(), agent))
+		require.NoError(t, c.Create(t.Context(), dead))
+		require.NoError(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: named("a2")}))
+
+		_, err := Uninstall(t.Context(), c, false, quiet)
+		require.ErrorContains(t, err, "nodes that do not answer (a2)")
+		require.ErrorContains(t, err, "--force")
+
+		left, err := Uninstall(t.Context(), &kube.Cluster{Client: givesUp(t, c), Version: c.Version}, true, quiet)
+		require.NoError(t, err)
+		require.Equal(t, Leftovers{Nodes: []string{"a2"}}, left)
+		require.Zero(t, remainingObjects(t, c))
+	})
+}
+
+// givesUp plays the API server: a pod deleted without grace is gone, and so is
+// what waited for it.
+func givesUp(t *testing.T, c *kube.Cluster) client.Client {
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	return interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		Delete: func(ctx context.Context, plain client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			applied := client.DeleteOptions{}
+			applied.ApplyOptions(options)
+			if pod, ok := object.(*corev1.Pod); ok {
+				require.Zero(t, *applied.GracePeriodSeconds)
+				require.NoError(t, plain.Patch(ctx, pod, patch))
+				agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "weft-agent", Namespace: "weft-system"}}
+				require.NoError(t, plain.Patch(ctx, agent, patch))
+			}
+			return plain.Delete(ctx, object, options...)
+		},
+	})
+}
