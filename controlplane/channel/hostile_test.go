@@ -3,14 +3,17 @@ package channel
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -93,7 +96,9 @@ func TestHostileSnapshots(t *testing.T) {
 		"IPv6":                  {networks(pods("fd00::/16")), "fd00::/16"},
 		"nonsense":              {networks(pods("lots")), "lots"},
 		"overlap":               {networks(pods("10.244.0.0/16"), &channelv1.Network{Name: "more", Kind: channelv1.Network_KIND_POD, Cidrs: []string{"10.244.8.0/24"}}), "more"},
-		"too many":              {&channelv1.Snapshot{Networks: many}, "16 CIDRs"},
+		"too many":              {&channelv1.Snapshot{Networks: many}, "at most 16"},
+		"more than a /8":        {networks(pods("10.0.0.0/8"), &channelv1.Network{Name: "more", Kind: channelv1.Network_KIND_POD, Cidrs: []string{"20.0.0.0/8"}}), "20.0.0.0/8"},
+		"empty networks":        {&channelv1.Snapshot{Networks: &channelv1.Networks{Networks: make([]*channelv1.Network, 100000)}}, "100000 networks"},
 		"bad name":              {networks(&channelv1.Network{Name: "Pods!", Kind: channelv1.Network_KIND_POD}), "Pods!"},
 		"unknown kind":          {networks(&channelv1.Network{Name: "p", Kind: 77, Cidrs: []string{"10.0.0.0/16"}}), "kind 77"},
 		"tiny MTU":              {&channelv1.Snapshot{Mtu: 100}, "100 bytes"},
@@ -266,4 +271,76 @@ func FuzzDecode(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, out, again)
 	})
+}
+
+// What a peer writes as text ends in conditions and on terminals: it is bounded,
+// printable, and the same after a way through JSON (else each turn would write
+// the status anew).
+func TestTextOfPeers(t *testing.T) {
+	for name, text := range map[string]string{
+		"cut within a character": strings.Repeat("x", 299) + "\u00e9\u00e9",
+		"terminal escapes":       "\x1b[2J\x1b]0;title\x07red",
+		"no UTF-8":               "a\xff\xfeb",
+		"endless":                strings.Repeat("y", 1<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := clip(text)
+			require.LessOrEqual(t, len(got), 310)
+			require.NotContains(t, got, "\x1b")
+			require.NotContains(t, got, "\x07")
+			encoded, err := json.Marshal(got)
+			require.NoError(t, err)
+			var back string
+			require.NoError(t, json.Unmarshal(encoded, &back))
+			require.Equal(t, got, back)
+		})
+	}
+}
+
+// A server that ends the stream with a long status does not fill the condition.
+func TestLongStatusOfPeer(t *testing.T) {
+	k := keys(t, 2)
+	honest, hostile := newEnd(t, k[0]), newEnd(t, k[1]) // the honest end dials
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(hostile.clientTLS(honest.id))))
+	channelv1.RegisterChannelServer(server, &rude{text: strings.Repeat("\x1b[31m", 10000)})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	honest.mu.Lock()
+	honest.routes[hostile.address()] = listener.Addr().String()
+	honest.mu.Unlock()
+	honest.knows(hostile, Snapshot{})
+	s := honest.until(hostile.id, "the stream has ended with the rude status", func(s Status) bool { return strings.Contains(s.Problem, "[31m") })
+	require.Less(t, len(s.Problem), 400)
+	require.NotContains(t, s.Problem, "\x1b")
+}
+
+// rude greets and ends the stream with a status of its own.
+type rude struct {
+	channelv1.UnimplementedChannelServer
+	text string
+}
+
+func (r *rude) Exchange(s grpc.BidiStreamingServer[channelv1.Envelope, channelv1.Envelope]) error {
+	if err := s.Send(hello()); err != nil {
+		return err
+	}
+	return status.Error(codes.Aborted, r.text)
+}
+
+// The largest snapshot that is taken at all costs little to check.
+func TestManyOffersAreCheap(t *testing.T) {
+	many := make([]*channelv1.Offer, MaxOffers)
+	for i := range many {
+		many[i] = offer(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("240.%d.%d.0/24", i/256, i%256))
+	}
+	began := time.Now()
+	out, err := decodeOffers(many)
+	require.NoError(t, err)
+	require.Len(t, out, MaxOffers)
+	require.Less(t, time.Since(began), 100*time.Millisecond) // comparing every pair takes several times as long
+	many[0] = offer("10.15.255.0/24", "240.99.0.0/24")
+	_, err = decodeOffers(many)
+	require.ErrorContains(t, err, "overlap on one link")
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	channelv1 "github.com/weft-fabric/weft/apis/channel/v1"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -111,7 +114,7 @@ func (p *peer) release(s *session, reason error) {
 	if was {
 		p.current = nil
 		p.since = p.manager.options.Now()
-		p.problem = reason.Error()
+		p.problem = clip(reason.Error()) // the text of a gRPC status is the peer's
 	}
 	p.mu.Unlock()
 	if was {
@@ -218,11 +221,23 @@ func before(epoch, serial, otherEpoch, otherSerial uint64) bool {
 	return epoch < otherEpoch || epoch == otherEpoch && serial < otherSerial
 }
 
-// clip bounds text that a peer chose.
+// clip bounds text that a peer chose and keeps what a terminal or the API
+// server would not take as it is (control characters, half a character) out of
+// conditions and logs.
 func clip(text string) string {
-	const most = 300
-	if len(text) > most {
-		return text[:most] + "..."
+	const most = 300 // bytes
+	cut := len(text) > most
+	if cut {
+		text = text[:most]
+	}
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if cut {
+		text += "..."
 	}
 	return text
 }

@@ -8,9 +8,11 @@
 package channel
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 
 	channelv1 "github.com/weft-fabric/weft/apis/channel/v1"
 	"github.com/weft-fabric/weft/apis/identity"
@@ -26,6 +28,9 @@ const (
 	MaxOffers = MaxNetworks * identity.MaxGateways * identity.MaxGateways
 	// minPrefix and maxPrefix bound the length of a network, in bits.
 	minPrefix, maxPrefix = 8, 30
+	// MaxAddresses bounds what the networks of a peer take from our pools: a /8
+	// of pods, and a node network beside it.
+	MaxAddresses = 1<<24 + 1<<16
 	// minMTU is the least that IPv4 hosts must take (RFC 791, 3.2: 576), maxMTU
 	// what fits an IPv4 total length.
 	minMTU, maxMTU = 576, 65535
@@ -147,7 +152,11 @@ func decode(in *channelv1.Snapshot, from v1alpha1.Identity) (Snapshot, error) {
 }
 
 func decodeNetworks(in []*channelv1.Network) ([]Network, error) {
+	if len(in) > MaxNetworks {
+		return nil, fmt.Errorf("%d networks are exported; at most %d are allowed", len(in), MaxNetworks)
+	}
 	out := []Network{}
+	addresses := uint64(0)
 	for _, n := range in {
 		if !networkName.MatchString(n.GetName()) {
 			return nil, fmt.Errorf("network name %.40q must be 1 to 30 characters: a lower-case letter, then lower-case letters, digits and hyphens", n.GetName())
@@ -160,7 +169,7 @@ func decodeNetworks(in []*channelv1.Network) ([]Network, error) {
 			if len(out) == MaxNetworks {
 				return nil, fmt.Errorf("the networks have more than %d CIDRs", MaxNetworks)
 			}
-			cidr, err := decodePrefix(text, minPrefix, maxPrefix)
+			cidr, err := decodePrefix(text)
 			if err != nil {
 				return nil, fmt.Errorf("network %s: %w", n.GetName(), err)
 			}
@@ -171,6 +180,9 @@ func decodeNetworks(in []*channelv1.Network) ([]Network, error) {
 				if other.Name == n.GetName() && other.Kind != kind {
 					return nil, fmt.Errorf("network %s is listed with two kinds", n.GetName())
 				}
+			}
+			if addresses += 1 << (32 - cidr.Bits()); addresses > MaxAddresses {
+				return nil, fmt.Errorf("network %s: with %s the networks have %d addresses together; at most %d are allowed", n.GetName(), cidr, addresses, MaxAddresses)
 			}
 			out = append(out, Network{Name: n.GetName(), Kind: kind, CIDR: cidr})
 		}
@@ -191,24 +203,37 @@ func decodeOffers(in []*channelv1.Offer) ([]Offer, error) {
 	if len(in) > MaxOffers {
 		return nil, fmt.Errorf("%d wire prefixes are offered; at most %d are allowed", len(in), MaxOffers)
 	}
-	type link struct{ receiver, sender int32 }
-	perLink := map[link][]Offer{}
 	out := []Offer{}
 	for _, o := range in {
 		offer, err := decodeOffer(o)
 		if err != nil {
 			return nil, fmt.Errorf("the offer for network %.40q: %w", o.GetNetwork(), err)
 		}
-		key := link{offer.ReceiverGateway, offer.SenderGateway}
-		for _, other := range perLink[key] {
-			if other.Wire.Overlaps(offer.Wire) || other.Origin == offer.Origin && other.CIDR.Overlaps(offer.CIDR) {
-				return nil, fmt.Errorf("the offers %s for %s and %s for %s overlap on one link", offer.Wire, offer.CIDR, other.Wire, other.CIDR)
-			}
-		}
-		perLink[key] = append(perLink[key], offer)
 		out = append(out, offer)
 	}
-	return out, nil
+	if err := disjoint(out, func(o Offer) v1alpha1.Identity { return "" }, func(o Offer) netip.Prefix { return o.Wire }); err != nil {
+		return nil, err
+	}
+	return out, disjoint(out, func(o Offer) v1alpha1.Identity { return o.Origin }, func(o Offer) netip.Prefix { return o.CIDR })
+}
+
+// disjoint checks that no two offers of one link and group have overlapping
+// prefixes. Of prefixes in order of address and length, those that overlap are
+// neighbors, so it costs no more than sorting.
+func disjoint(offers []Offer, group func(Offer) v1alpha1.Identity, prefix func(Offer) netip.Prefix) error {
+	sorted := slices.Clone(offers)
+	place := func(a, b Offer) int {
+		return cmp.Or(cmp.Compare(a.ReceiverGateway, b.ReceiverGateway), cmp.Compare(a.SenderGateway, b.SenderGateway), cmp.Compare(group(a), group(b)))
+	}
+	slices.SortFunc(sorted, func(a, b Offer) int {
+		return cmp.Or(place(a, b), prefix(a).Addr().Compare(prefix(b).Addr()), cmp.Compare(prefix(a).Bits(), prefix(b).Bits()))
+	})
+	for i := 1; i < len(sorted); i++ {
+		if a, b := sorted[i-1], sorted[i]; place(a, b) == 0 && prefix(a).Overlaps(prefix(b)) {
+			return fmt.Errorf("the offers %s for %s and %s for %s overlap on one link", b.Wire, b.CIDR, a.Wire, a.CIDR)
+		}
+	}
+	return nil
 }
 
 func decodeOffer(in *channelv1.Offer) (Offer, error) {
@@ -225,10 +250,10 @@ func decodeOffer(in *channelv1.Offer) (Offer, error) {
 		return Offer{}, fmt.Errorf("it names no network")
 	}
 	var err error
-	if out.CIDR, err = decodePrefix(in.GetCidr(), minPrefix, maxPrefix); err != nil {
+	if out.CIDR, err = decodePrefix(in.GetCidr()); err != nil {
 		return Offer{}, err
 	}
-	if out.Wire, err = decodePrefix(in.GetWire(), minPrefix, maxPrefix); err != nil {
+	if out.Wire, err = decodePrefix(in.GetWire()); err != nil {
 		return Offer{}, err
 	}
 	if out.Wire.Bits() != out.CIDR.Bits() {
@@ -237,9 +262,9 @@ func decodeOffer(in *channelv1.Offer) (Offer, error) {
 	return out, nil
 }
 
-// neverRouted are addresses that mean something to every host or to nobody,
+// NeverRouted are addresses that mean something to every host or to nobody,
 // whoever says otherwise (RFC 6890; 169.254.0.0/16 holds cloud metadata).
-var neverRouted = []netip.Prefix{
+var NeverRouted = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("127.0.0.0/8"),
 	netip.MustParsePrefix("169.254.0.0/16"),
@@ -247,7 +272,7 @@ var neverRouted = []netip.Prefix{
 	netip.MustParsePrefix("255.255.255.255/32"),
 }
 
-func decodePrefix(text string, shortest, longest int) (netip.Prefix, error) {
+func decodePrefix(text string) (netip.Prefix, error) {
 	if len(text) > 43 {
 		return netip.Prefix{}, fmt.Errorf("%.43q... is no CIDR", text)
 	}
@@ -255,16 +280,22 @@ func decodePrefix(text string, shortest, longest int) (netip.Prefix, error) {
 	if err != nil || p != p.Masked() {
 		return netip.Prefix{}, fmt.Errorf("%q is no CIDR without host bits", text)
 	}
+	return p, CheckPrefix(p)
+}
+
+// CheckPrefix says in one sentence why no peer would take a prefix, ours
+// included.
+func CheckPrefix(p netip.Prefix) error {
 	if !p.Addr().Is4() {
-		return netip.Prefix{}, fmt.Errorf("%s is not IPv4, the only family of this release", p)
+		return fmt.Errorf("%s is not IPv4, the only family of this release", p)
 	}
-	if p.Bits() < shortest || p.Bits() > longest {
-		return netip.Prefix{}, fmt.Errorf("%s has a length of %d bits, which is not within %d to %d", p, p.Bits(), shortest, longest)
+	if p.Bits() < minPrefix || p.Bits() > maxPrefix {
+		return fmt.Errorf("%s has a length of %d bits, which is not within %d to %d", p, p.Bits(), minPrefix, maxPrefix)
 	}
-	for _, never := range neverRouted {
+	for _, never := range NeverRouted {
 		if never.Overlaps(p) {
-			return netip.Prefix{}, fmt.Errorf("%s lies in %s, which is never routed into a tunnel", p, never)
+			return fmt.Errorf("%s lies in %s, which is never routed into a tunnel", p, never)
 		}
 	}
-	return p, nil
+	return nil
 }
