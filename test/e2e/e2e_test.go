@@ -43,21 +43,20 @@ func TestSameAddresses(t *testing.T) {
 	step(t, "uninstall", s.uninstall)
 }
 
-// Different pod CIDRs, and cluster b behind NAT without an open port. A full
-// run also has each of the two alone.
-func TestDifferentAddressesBehindNAT(t *testing.T) {
-	variant(t, testbed.LabOptions{PodCIDRs: map[string]string{"b": "10.80.0.0/16"}, NAT: []string{"b"}})
-}
-
+// Different pod CIDRs.
 func TestDifferentAddresses(t *testing.T) {
-	if full() {
-		variant(t, testbed.LabOptions{PodCIDRs: map[string]string{"b": "10.80.0.0/16"}})
-	}
+	variant(t, testbed.LabOptions{PodCIDRs: map[string]string{"b": "10.80.0.0/16"}})
 }
 
+// Cluster b is behind NAT and has no open port; the same pod CIDRs.
 func TestBehindNAT(t *testing.T) {
+	variant(t, testbed.LabOptions{NAT: []string{"b"}})
+}
+
+// Both at once.
+func TestDifferentAddressesBehindNAT(t *testing.T) {
 	if full() {
-		variant(t, testbed.LabOptions{NAT: []string{"b"}})
+		variant(t, testbed.LabOptions{PodCIDRs: map[string]string{"b": "10.80.0.0/16"}, NAT: []string{"b"}})
 	}
 }
 

@@ -4,8 +4,8 @@
 // The tests need the programs and images that `make images` builds, and root.
 // They take the lab over: one that runs is removed first. Environment:
 //
-//	WEFT_E2E_FULL=1   also the cases that a quick run leaves out or combines,
-//	                  and five minutes between the two halves of a peering
+//	WEFT_E2E_FULL=1   also combined cases, and five minutes instead of seconds
+//	                  between the two halves of a peering
 //	WEFT_E2E_REUSE=1  use the lab that runs, with what is installed in it, and
 //	                  leave it running: for working on one case
 //
