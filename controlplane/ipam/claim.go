@@ -42,6 +42,10 @@ type Request struct {
 	// Reclaimable says which claims may be deleted, oldest first, when the pools
 	// run dry. Nil: none.
 	Reclaimable func(*v1alpha1.PrefixClaim) bool
+	// Own says which of them are of the one who asks. When there are more than
+	// Kept, the oldest goes first. Nil: there is no such bound.
+	Own  func(*v1alpha1.PrefixClaim) bool
+	Kept int
 }
 
 // Claim returns the block that the request's key holds, or takes a new one.
@@ -62,9 +66,16 @@ func Claim(ctx context.Context, store Store, request Request) (netip.Prefix, err
 		if err := sweep(ctx, store, claims, request.Key); err != nil {
 			return netip.Prefix{}, err
 		}
+		if request.Own != nil {
+			if reclaimed, err := reclaim(ctx, store, claims, request.Own, request.Kept); err != nil {
+				return netip.Prefix{}, err
+			} else if reclaimed {
+				continue
+			}
+		}
 		block, ok := Find(request.Pools, append(prefixesOf(claims), request.Avoid...), request.Bits)
 		if !ok {
-			if reclaimed, err := reclaim(ctx, store, claims, request); err != nil {
+			if reclaimed, err := reclaim(ctx, store, claims, request.Reclaimable, 0); err != nil {
 				return netip.Prefix{}, err
 			} else if reclaimed {
 				continue
@@ -172,18 +183,23 @@ func Older(a, b *v1alpha1.PrefixClaim) bool {
 	return a.Name < b.Name
 }
 
-// reclaim deletes the oldest claim that may go.
-func reclaim(ctx context.Context, store Store, claims []v1alpha1.PrefixClaim, request Request) (bool, error) {
-	if request.Reclaimable == nil {
+// reclaim deletes the oldest claim that may go, if more than kept may. Nil: none
+// may.
+func reclaim(ctx context.Context, store Store, claims []v1alpha1.PrefixClaim, may func(*v1alpha1.PrefixClaim) bool, kept int) (bool, error) {
+	if may == nil {
 		return false, nil
 	}
 	var oldest *v1alpha1.PrefixClaim
+	count := 0
 	for i := range claims {
-		if c := &claims[i]; request.Reclaimable(c) && (oldest == nil || Older(c, oldest)) {
-			oldest = c
+		if c := &claims[i]; may(c) {
+			count++
+			if oldest == nil || Older(c, oldest) {
+				oldest = c
+			}
 		}
 	}
-	if oldest == nil {
+	if count <= kept {
 		return false, nil
 	}
 	return true, giveBack(ctx, store, oldest)

@@ -21,7 +21,10 @@ import (
 )
 
 // claimStore is an API server with nothing but claims.
-type claimStore struct{ claims []v1alpha1.PrefixClaim }
+type claimStore struct {
+	claims  []v1alpha1.PrefixClaim
+	created int
+}
 
 func (s *claimStore) List(context.Context) ([]v1alpha1.PrefixClaim, error) {
 	return slices.Clone(s.claims), nil
@@ -31,7 +34,8 @@ func (s *claimStore) Create(_ context.Context, c *v1alpha1.PrefixClaim) error {
 	if slices.ContainsFunc(s.claims, func(o v1alpha1.PrefixClaim) bool { return o.Name == c.Name }) {
 		return apierrors.NewAlreadyExists(schema.GroupResource{}, c.Name)
 	}
-	c.ResourceVersion = strconv.Itoa(len(s.claims) + 1)
+	s.created++
+	c.ResourceVersion = strconv.Itoa(s.created)
 	c.UID = types.UID(c.Name)
 	s.claims = append(s.claims, *c)
 	return nil

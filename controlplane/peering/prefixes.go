@@ -2,15 +2,31 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 )
+
+const (
+	// claimsPerTurn bounds the new claims of one peer in one turn, so that the
+	// others get theirs; claimPause is the time until the next turn.
+	claimsPerTurn = 16
+	claimPause    = 200 * time.Millisecond
+	// keptViews and keptWires bound the claims that a peer holds: four times what
+	// it can use at once. Beyond it loses its own oldest ones, not those of others.
+	keptViews = 4 * channel.MaxNetworks
+	keptWires = 4 * channel.MaxNetworks * identity.MaxGateways
+)
+
+// errMoreLater says that a turn has made as many claims as it may.
+var errMoreLater = errors.New("more prefixes are claimed in a moment")
 
 // prefixes finds the view of each network and the wire prefix of each network
 // and gateway. What the Neighbor has already it keeps, without a look at the
@@ -26,6 +42,8 @@ type prefixes struct {
 	neighbors func(context.Context) ([]v1alpha1.Neighbor, error)
 	// wanted are the networks of this turn, by name and CIDR.
 	wanted map[string]bool
+	// claims is how many this turn has asked for.
+	claims int
 }
 
 // resolve returns the views (with indexes) and wire prefixes of networks. The
@@ -142,13 +160,23 @@ func (p *prefixes) shared(ctx context.Context) (int32, error) {
 }
 
 func (p *prefixes) claim(ctx context.Context, pools []v1alpha1.CIDR, key v1alpha1.PrefixClaimSpec, bits int) (netip.Prefix, error) {
+	if p.claims++; p.claims > claimsPerTurn {
+		return netip.Prefix{}, errMoreLater
+	}
 	avoid, err := p.avoid(ctx)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
+	kept := keptViews
+	if key.Purpose == v1alpha1.ClaimWire {
+		kept = keptWires
+	}
+	reclaimable := p.reclaimable(ctx, key.Purpose)
 	return ipam.Claim(ctx, p.store, ipam.Request{
 		Key: key, Bits: bits, Pools: ipam.ParsePrefixes(pools), Avoid: avoid,
-		Reclaimable: p.reclaimable(ctx, key.Purpose),
+		Reclaimable: reclaimable,
+		Own:         func(c *v1alpha1.PrefixClaim) bool { return c.Spec.Identity == key.Identity && reclaimable(c) },
+		Kept:        kept,
 	})
 }
 

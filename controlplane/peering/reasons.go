@@ -21,6 +21,7 @@ const (
 	ReasonWaitingForAgents = "WaitingForAgents"
 	ReasonRefused          = "Refused"
 	ReasonPrefixes         = "NoPrefix"
+	ReasonNoNeighbor       = "NoNeighbor"
 
 	ReasonLinksUp    = "LinksUp"
 	ReasonLinksDown  = "LinksDown"

@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -62,6 +63,9 @@ type memory struct {
 	announced []channel.Offer
 	wrote     time.Time
 	farewell  farewell
+	pace      pace
+	// again, if not 0, is when to look anew.
+	again time.Duration
 }
 
 // snapshot is what one turn looks at.
@@ -97,6 +101,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	problem := r.peer(ctx, &fc, s, m)
 	if err := r.writeStatus(ctx, &fc, before, m); err != nil {
 		return ctrl.Result{}, err
+	}
+	if m.again > 0 && problem == nil {
+		return ctrl.Result{RequeueAfter: m.again}, nil
 	}
 	return ctrl.Result{RequeueAfter: figuresEvery}, problem
 }
@@ -154,7 +161,8 @@ func (r *Reconciler) read(ctx context.Context) (*snapshot, error) {
 
 // peer takes a ForeignCluster as far as it goes now and fills in its status.
 func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *snapshot, m *memory) error {
-	said := r.Channels.Status(fc.Spec.Identity).Said
+	said, wait := m.pace.take(r.Channels.Status(fc.Spec.Identity).Said, r.Now())
+	m.again = wait
 	verdict := Assess(fc, s.clusters, r.Self, said.Record)
 	r.stateVerdict(fc, verdict)
 	switch {
@@ -176,8 +184,15 @@ func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *s
 		fc.Status = *status
 	}
 	neighbor, prefixProblem, err := r.ensureNeighbor(ctx, fc, s, verdict.Record, said)
+	if errors.As(err, new(hopeless)) {
+		r.stateHopeless(fc, s, err)
+		return nil
+	}
 	if err != nil {
 		return err
+	}
+	if errors.Is(prefixProblem, errMoreLater) {
+		prefixProblem, m.again = nil, claimPause
 	}
 	placed, waiting := inPlace(neighbor, s.nodes, func(n *v1alpha1.FabricNode) bool { return s.alive[n.Name] && fabric.AgentReady(n) })
 	m.announced = nextAnnounced(offersOf(&neighbor.Spec), m.announced, placed)
@@ -228,6 +243,21 @@ func (r *Reconciler) stateUnusable(fc *v1alpha1.ForeignCluster, s *snapshot, v V
 	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
 }
 
+// hopeless is why no Neighbor can be made until somebody changes an object.
+type hopeless struct{ error }
+
+func (h hopeless) Unwrap() error { return h.error }
+
+// stateHopeless fills in why there is no Neighbor, or an old one that stands.
+func (r *Reconciler) stateHopeless(fc *v1alpha1.ForeignCluster, s *snapshot, err error) {
+	f := no(ReasonNoNeighbor, "%s", err)
+	f.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
+	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
+		f = connectedFinding(fc.Name, &n.Spec, r.View(), f, r.Channels.Status(fc.Spec.Identity))
+	}
+	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+}
+
 // stateProgress fills in how far the peering has come.
 func (r *Reconciler) stateProgress(fc *v1alpha1.ForeignCluster, neighbor *v1alpha1.Neighbor, status channel.Status, x exchange) {
 	view := r.View()
@@ -248,7 +278,7 @@ func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignClu
 	var existing *v1alpha1.NeighborSpec
 	if neighbor != nil {
 		if neighbor.Spec.Identity != fc.Spec.Identity {
-			return nil, nil, fmt.Errorf("neighbor %s belongs to another identity: delete it (kubectl delete neighbor %s)", fc.Name, fc.Name)
+			return nil, nil, hopeless{fmt.Errorf("neighbor %s belongs to another identity: delete it (kubectl delete neighbor %s)", fc.Name, fc.Name)}
 		}
 		existing = &neighbor.Spec
 	}
@@ -269,7 +299,7 @@ func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignClu
 		Offers: said.Offers, MTU: said.MTU,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("peer with %s: %w", fc.Name, err)
+		return nil, nil, hopeless{fmt.Errorf("peer with %s: %w", fc.Name, err)}
 	}
 	neighbor, err = r.writeNeighbor(ctx, fc.Name, neighbor, spec)
 	return neighbor, prefixProblem, err
@@ -283,7 +313,11 @@ func (r *Reconciler) clusterIndex(ctx context.Context, existing *v1alpha1.Neighb
 	if err != nil {
 		return 0, err
 	}
-	return freeClusterIndex(neighbors)
+	index, err := freeClusterIndex(neighbors)
+	if err != nil {
+		return 0, hopeless{err}
+	}
+	return index, nil
 }
 
 func (r *Reconciler) writeNeighbor(ctx context.Context, name string, have *v1alpha1.Neighbor, spec v1alpha1.NeighborSpec) (*v1alpha1.Neighbor, error) {
@@ -332,6 +366,10 @@ func (r *Reconciler) talk(fc *v1alpha1.ForeignCluster, s *snapshot, m *memory, r
 func (r *Reconciler) writeStatus(ctx context.Context, fc *v1alpha1.ForeignCluster, before *v1alpha1.ForeignClusterStatus, m *memory) error {
 	now := r.Now()
 	if !worthWriting(before, &fc.Status, now.Sub(m.wrote)) {
+		return nil
+	}
+	if !m.pace.write(now) {
+		m.again = writeEvery
 		return nil
 	}
 	if err := r.Client.Status().Update(ctx, fc); err != nil {
