@@ -53,6 +53,8 @@ type Link struct {
 	// OuterFragments that the far end has counted from us: above zero and
 	// rising, the underlay's MTU is smaller than configured.
 	OuterFragments uint32 `json:"outerFragments,omitempty"`
+	// LargeLost: probes as large as the path's MTU get no answer, small ones do.
+	LargeLost bool `json:"largeLost,omitempty"`
 }
 
 // Node is a node of the own cluster as seen over the overlay.

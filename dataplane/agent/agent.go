@@ -46,6 +46,7 @@ type executor interface {
 	Words() (plan.Words, error)
 	LinkIDs() map[plan.LinkKey]uint16
 	Counters() ([]apply.Counter, error)
+	HostDrops() ([]apply.HostDrop, error)
 	Maps() ([]apply.MapFill, error)
 	Lanes() ([]apply.LaneState, error)
 	Watch(context.Context) <-chan struct{}

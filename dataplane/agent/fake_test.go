@@ -140,6 +140,7 @@ func (f *fakeExecutor) Words() (plan.Words, error)            { return f.previou
 func (f *fakeExecutor) Maintain(context.Context) error        { return nil }
 func (f *fakeExecutor) LinkIDs() map[plan.LinkKey]uint16      { return nil }
 func (f *fakeExecutor) Counters() ([]apply.Counter, error)    { return nil, nil }
+func (f *fakeExecutor) HostDrops() ([]apply.HostDrop, error)  { return nil, nil }
 func (f *fakeExecutor) Maps() ([]apply.MapFill, error)        { return nil, nil }
 func (f *fakeExecutor) Lanes() ([]apply.LaneState, error)     { return nil, nil }
 func (f *fakeExecutor) Watch(context.Context) <-chan struct{} { return f.drift }

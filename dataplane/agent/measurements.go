@@ -35,6 +35,7 @@ func compose(node string, names *plan.Names, seen probe.Snapshot, lanes []apply.
 		link := measured.Link{
 			Neighbor: l.Neighbor, ClusterIndex: l.ClusterIndex, OwnGateway: l.OwnGateway, RemoteGateway: l.RemoteGateway,
 			Measurement: result.Measurement, LastHandshake: peer.LastHandshake, OuterFragments: result.OuterFragments,
+			LargeLost: result.LargeLost,
 		}
 		if link.State == "" {
 			link.State = v1alpha1.PathUnknown

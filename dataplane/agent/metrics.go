@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weft-fabric/weft/dataplane/bpfgen"
@@ -17,6 +18,9 @@ var directions = [bpfgen.Directions]string{
 	bpfgen.LaneIngress: "lane_ingress", bpfgen.LaneEgress: "lane_egress",
 	bpfgen.OverlayIngress: "overlay_ingress", bpfgen.OverlayEgress: "overlay_egress",
 }
+
+// hostDirection counts what nftables dropped, at any device of the node.
+const hostDirection = "host"
 
 // setPort moves the metrics endpoint.
 func (a *agent) setPort(port int) {
@@ -69,7 +73,28 @@ func (a *agent) metricsSources() metrics.Sources {
 	}
 }
 
+// counters of the programs and of the host's rules. What of them can be read is
+// told even if the rest cannot.
 func (a *agent) counters() ([]metrics.Counter, error) {
+	programs, err := a.programCounters()
+	host, hostErr := a.hostCounters()
+	return append(programs, host...), errors.Join(err, hostErr)
+}
+
+// hostCounters are the drops of the nftables table, of any neighbor.
+func (a *agent) hostCounters() ([]metrics.Counter, error) {
+	drops, err := a.executor.HostDrops()
+	if err != nil {
+		return nil, fmt.Errorf("read the drops of the host's rules: %w", err)
+	}
+	var out []metrics.Counter
+	for _, d := range drops {
+		out = append(out, metrics.Counter{Direction: hostDirection, Reason: d.Reason, Packets: d.Packets, Bytes: d.Bytes})
+	}
+	return out, nil
+}
+
+func (a *agent) programCounters() ([]metrics.Counter, error) {
 	cells, err := a.executor.Counters()
 	if err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)

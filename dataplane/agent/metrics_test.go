@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,10 @@ import (
 
 // countingExecutor has counters of links 1 and 2 to b, link 9 that is gone,
 // and of no link.
-type countingExecutor struct{ *fakeExecutor }
+type countingExecutor struct {
+	*fakeExecutor
+	failure error
+}
 
 func (countingExecutor) Counters() ([]apply.Counter, error) {
 	cell := func(link uint16, direction, reason uint8, packets uint64) apply.Counter {
@@ -26,8 +30,16 @@ func (countingExecutor) Counters() ([]apply.Counter, error) {
 	}, nil
 }
 
+// HostDrops of the rules; they cannot be read while failure is set.
+func (e countingExecutor) HostDrops() ([]apply.HostDrop, error) {
+	if e.failure != nil {
+		return nil, e.failure
+	}
+	return []apply.HostDrop{{Reason: "access_not_granted", Packets: 6, Bytes: 360}}, nil
+}
+
 func TestCountersByNeighbor(t *testing.T) {
-	a := &agent{executor: countingExecutor{newFakeExecutor()}}
+	a := &agent{executor: countingExecutor{newFakeExecutor(), nil}}
 	a.names.Links = []plan.LinkName{{Link: 1, Neighbor: "b"}, {Link: 2, Neighbor: "b"}}
 	counters, err := a.counters()
 	require.NoError(t, err)
@@ -36,7 +48,13 @@ func TestCountersByNeighbor(t *testing.T) {
 		{Neighbor: "b", Direction: "lane_ingress", Reason: "no_place", Packets: 1, Bytes: 100},
 		{Neighbor: "", Direction: "lane_egress", Reason: "forwarded", Packets: 2, Bytes: 200},
 		{Neighbor: "", Direction: "overlay_egress", Reason: "forwarded", Packets: 5, Bytes: 500},
+		{Neighbor: "", Direction: "host", Reason: "access_not_granted", Packets: 6, Bytes: 360},
 	}, counters)
+
+	a.executor = countingExecutor{newFakeExecutor(), errors.New("no netlink")}
+	rest, err := a.counters()
+	require.ErrorContains(t, err, "no netlink")
+	require.Equal(t, counters[:4], rest, "the programs' counters are told all the same")
 }
 
 // Only the last port counts, and setting one never blocks.

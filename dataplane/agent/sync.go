@@ -98,7 +98,7 @@ func (a *agent) apply(ctx context.Context, s *state, p *plan.Plan, force bool) e
 		if s.applied = nil; err == nil {
 			s.applied = p
 		}
-		a.follow(p.Names)
+		a.follow(p)
 		if err != nil {
 			return errors.Join(fmt.Errorf("apply plan: %w", err), a.choose())
 		}
@@ -107,11 +107,11 @@ func (a *agent) apply(ctx context.Context, s *state, p *plan.Plan, force bool) e
 }
 
 // follow turns probes and choices to what the plan names.
-func (a *agent) follow(names plan.Names) {
+func (a *agent) follow(p *plan.Plan) {
 	a.mu.Lock()
-	a.names = names
+	a.names = p.Names
 	a.mu.Unlock()
-	a.prober.SetTargets(targets(a.node, &names))
+	a.prober.SetTargets(targets(a.node, p))
 }
 
 // tearDown removes all that Weft made on this node. With the FabricConfig going
@@ -124,7 +124,7 @@ func (a *agent) tearDown(ctx context.Context, s *state, config *v1alpha1.FabricC
 	if s.tornDown == reason {
 		return nil
 	}
-	a.follow(plan.Names{})
+	a.follow(&plan.Plan{})
 	a.api.SetState(agentapi.State{})
 	_, err := a.executor.Apply(ctx, plan.Plan{})
 	if err == nil && config != nil {

@@ -9,7 +9,8 @@ import (
 
 // targets says what to probe: a gateway its links and every other node, a plain
 // node its gateways.
-func targets(node string, names *plan.Names) ([]probe.LinkTarget, []probe.NodeTarget) {
+func targets(node string, p *plan.Plan) ([]probe.LinkTarget, []probe.NodeTarget) {
+	names := &p.Names
 	var links []probe.LinkTarget
 	for _, l := range names.Links {
 		if !l.ProbeSource.IsValid() || !l.ProbeDestination.IsValid() {
@@ -17,6 +18,7 @@ func targets(node string, names *plan.Names) ([]probe.LinkTarget, []probe.NodeTa
 		}
 		links = append(links, probe.LinkTarget{
 			Link: l.Link, Device: l.Lane, Source: l.ProbeSource, Destination: l.ProbeDestination,
+			MTU:      linkMTU(p, l),
 			Neighbor: l.Neighbor, ClusterIndex: l.ClusterIndex, OwnGateway: l.OwnGateway, RemoteGateway: l.RemoteGateway,
 		})
 	}
@@ -37,6 +39,19 @@ func targets(node string, names *plan.Names) ([]probe.LinkTarget, []probe.NodeTa
 		}
 	}
 	return links, nodes
+}
+
+// linkMTU is the size of packets that a link has to carry: the least of its
+// lane's MTU and of what the whole path to the neighbor is planned for; 0 if the
+// plan has neither.
+func linkMTU(p *plan.Plan, l plan.LinkName) int {
+	mtu := int(p.Maps.Clusters[uint32(l.ClusterIndex)].Mtu)
+	for _, lane := range p.Lanes {
+		if lane.Device == l.Lane && (mtu == 0 || lane.MTU < mtu) {
+			mtu = lane.MTU
+		}
+	}
+	return mtu
 }
 
 // pathInput puts together what a choice depends on.

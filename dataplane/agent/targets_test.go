@@ -39,7 +39,7 @@ func TestNodeTargets(t *testing.T) {
 		{"g1", 1, []string{"g2"}, []string{"p3", "p4"}},
 		{"p3", 0, []string{"g1", "g2"}, nil},
 	} {
-		_, nodes := targets(c.node, &plan.Names{Gateway: c.gateway, Nodes: fourNodes})
+		_, nodes := targets(c.node, &plan.Plan{Names: plan.Names{Gateway: c.gateway, Nodes: fourNodes}})
 		var fast, slow []string
 		for _, n := range nodes {
 			require.Equal(t, plan.OverlayDevice, n.Device)
@@ -57,11 +57,30 @@ func TestNodeTargets(t *testing.T) {
 // A link whose rows are not all there yet cannot be probed.
 func TestLinkTargets(t *testing.T) {
 	wire := netip.MustParseAddr("240.1.0.0")
-	links, _ := targets("g1", &plan.Names{Gateway: 1, Nodes: fourNodes, Links: []plan.LinkName{
+	links, _ := targets("g1", &plan.Plan{Names: plan.Names{Gateway: 1, Nodes: fourNodes, Links: []plan.LinkName{
 		{Link: 1, Lane: "weft0", ProbeSource: wire, ProbeDestination: wire}, {Link: 2, Lane: "weft0", ProbeDestination: wire},
-	}})
+	}}})
 	require.Len(t, links, 1)
 	require.Equal(t, uint16(1), links[0].Link)
+}
+
+// Probes are padded to what a packet of a pod may have on that link.
+func TestLinkMTU(t *testing.T) {
+	lanes := []plan.Lane{{Device: "weft1", MTU: 1280}, {Device: "weft0", MTU: 1440}}
+	for name, c := range map[string]struct {
+		lanes   []plan.Lane
+		cluster uint32
+		want    int
+	}{
+		"the neighbor carries less": {lanes, 1328, 1328},
+		"its underlay is larger":    {lanes, 8880, 1440},
+		"nothing planned for it":    {lanes, 0, 1440},
+		"no lane":                   {nil, 1328, 1328},
+		"neither":                   {nil, 0, 0},
+	} {
+		p := plan.Plan{Lanes: c.lanes, Maps: plan.Maps{Clusters: map[uint32]bpfgen.BorderWeftCluster{7: {Mtu: c.cluster}, 8: {Mtu: 576}}}}
+		require.Equal(t, c.want, linkMTU(&p, plan.LinkName{Lane: "weft0", ClusterIndex: 7}), name)
+	}
 }
 
 func TestPathInput(t *testing.T) {
@@ -82,13 +101,13 @@ func TestMeasurements(t *testing.T) {
 		},
 		Clusters: []plan.ClusterName{{Neighbor: "b", Index: 5}, {Neighbor: "c", Index: 6}},
 	}
-	seen := probe.LinkResult{Target: probe.LinkTarget{Link: 4}, OuterFragments: 3}
+	seen := probe.LinkResult{Target: probe.LinkTarget{Link: 4}, OuterFragments: 3, LargeLost: true}
 	seen.Measurement = measured.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 20000}
 	peer := apply.PeerState{PublicKey: [32]byte{9}, Endpoint: netip.MustParseAddrPort("203.0.113.7:51847"), LastHandshake: now}
 	words := plan.Words{Paths: map[uint32]uint32{5: 4}, Choices: map[uint32]uint64{5: path.Pack([]uint8{1}), 6: path.Pack([]uint8{2, 3})}}
 	m := compose("g1", names, probe.Snapshot{Links: []probe.LinkResult{seen}}, []apply.LaneState{{Peers: []apply.PeerState{peer}}}, words, now)
 	require.Equal(t, []measured.Link{
-		{Neighbor: "b", ClusterIndex: 5, OwnGateway: 1, RemoteGateway: 9, Measurement: seen.Measurement, LastHandshake: now, Endpoint: "203.0.113.7:51847", OuterFragments: 3},
+		{Neighbor: "b", ClusterIndex: 5, OwnGateway: 1, RemoteGateway: 9, Measurement: seen.Measurement, LastHandshake: now, Endpoint: "203.0.113.7:51847", OuterFragments: 3, LargeLost: true},
 		{Neighbor: "c", ClusterIndex: 6, OwnGateway: 1, RemoteGateway: 1, Measurement: measured.Measurement{State: v1alpha1.PathUnknown}},
 	}, m.Links)
 	require.Equal(t, []measured.Cluster{

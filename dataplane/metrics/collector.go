@@ -102,6 +102,7 @@ func (e emitter) measurements(m agent.Measurements) {
 		l := labels{"neighbor": link.Neighbor, "own_gateway": id(link.OwnGateway), "remote_gateway": id(link.RemoteGateway)}
 		e.measurement("weft_link", "link", link.Measurement, l)
 		e.counter("weft_link_outer_fragments_total", "Fragmented outer packets that the far end has seen from us.", float64(link.OuterFragments), l)
+		e.gauge("weft_link_large_lost", "1 if probes as large as the path's MTU get no answer while small ones do.", number(link.LargeLost), l)
 	}
 	for _, node := range m.Nodes {
 		e.measurement("weft_node", "node over the overlay", node.Measurement, labels{"node": node.Name})

@@ -10,7 +10,7 @@ import (
 // Counter is one cell of the data plane's counters.
 type Counter struct {
 	Neighbor  string // empty: no link is involved
-	Direction string // lane_ingress, lane_egress, overlay_ingress, overlay_egress
+	Direction string // lane_ingress, lane_egress, overlay_ingress, overlay_egress, host
 	Reason    string // "forwarded", or why packets were dropped
 	Packets   uint64
 	Bytes     uint64

@@ -32,11 +32,12 @@ func TestMetricsTellWhatTheSourcesSay(t *testing.T) {
 			return []Counter{
 				{Neighbor: "b", Direction: "lane_ingress", Reason: "forwarded", Packets: 12, Bytes: 1200},
 				{Direction: "overlay_ingress", Reason: "wrong_vni", Packets: 1, Bytes: 60},
+				{Direction: "host", Reason: "access_not_granted", Packets: 6, Bytes: 360},
 			}, nil
 		},
 		Measurements: func() agent.Measurements {
 			return agent.Measurements{
-				Links: []agent.Link{{Neighbor: "b", OwnGateway: 1, RemoteGateway: 2, OuterFragments: 4,
+				Links: []agent.Link{{Neighbor: "b", OwnGateway: 1, RemoteGateway: 2, OuterFragments: 4, LargeLost: true,
 					Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 20500, JitterMicroseconds: 100, LossPermille: 50}}},
 				Nodes: []agent.Node{{Name: "a2", Measurement: agent.Measurement{State: v1alpha1.PathDown}}},
 			}
@@ -56,6 +57,8 @@ func TestMetricsTellWhatTheSourcesSay(t *testing.T) {
 		`weft_link_rtt_seconds{neighbor="b",own_gateway="1",remote_gateway="2"} 0.0205`,
 		`weft_link_loss_ratio{neighbor="b",own_gateway="1",remote_gateway="2"} 0.05`,
 		`weft_link_outer_fragments_total{neighbor="b",own_gateway="1",remote_gateway="2"} 4`,
+		`weft_link_large_lost{neighbor="b",own_gateway="1",remote_gateway="2"} 1`,
+		`weft_packets_total{direction="host",neighbor="",reason="access_not_granted"} 6`,
 		`weft_node_up{node="a2"} 0`,
 		`weft_source_up{source="maps"} 0`,
 		`weft_source_up{source="counters"} 1`,

@@ -27,6 +27,8 @@ const (
 	offReach     = int(unsafe.Offsetof(bpfgen.BorderWeftProbe{}.Reach))
 
 	packetLength = ipv4Length + udpLength + probeLength
+	// maxPacket is what an IPv4 header can tell (RFC 791, 3.1).
+	maxPacket = 1<<16 - 1
 )
 
 // request is what a prober sends.
@@ -36,14 +38,18 @@ type request struct {
 	sequence            uint32
 	clock               uint64 // nanoseconds, the prober's own
 	sender              uint32
+	// length in bytes at layer 3; the probe is padded with zeros up to it, and
+	// is never shorter than packetLength.
+	length int
 }
 
 // marshal builds the IPv4 packet. The UDP checksum is 0, "none" (RFC 768): the
 // reflector alters the payload, and the tunnel authenticates it.
 func (r request) marshal() []byte {
-	b := make([]byte, packetLength)
+	length := min(max(r.length, packetLength), maxPacket)
+	b := make([]byte, length)
 	b[0] = 0x45
-	binary.BigEndian.PutUint16(b[2:], uint16(packetLength))
+	binary.BigEndian.PutUint16(b[2:], uint16(length))
 	b[6] = 0x40 // do not fragment
 	b[8] = 64   // TTL
 	b[9] = 17   // UDP
@@ -54,7 +60,7 @@ func (r request) marshal() []byte {
 	udp := b[ipv4Length:]
 	binary.BigEndian.PutUint16(udp[0:], r.port)
 	binary.BigEndian.PutUint16(udp[2:], r.port)
-	binary.BigEndian.PutUint16(udp[4:], uint16(udpLength+probeLength))
+	binary.BigEndian.PutUint16(udp[4:], uint16(length-ipv4Length))
 	p := udp[udpLength:]
 	p[offVersion], p[offType] = bpfgen.ProbeVersion, bpfgen.ProbeRequest
 	binary.BigEndian.PutUint32(p[offSequence:], r.sequence)
@@ -71,6 +77,7 @@ type answerPacket struct {
 	sender              uint32
 	outerFragments      uint32
 	reach               bpfgen.BorderWeftReach
+	length              int // in bytes at layer 3, as the header says
 }
 
 var errNoAnswer = errors.New("not an answer to a probe")
@@ -96,6 +103,7 @@ func parseAnswer(b []byte, port uint16) (answerPacket, error) {
 	if p[offVersion] != bpfgen.ProbeVersion || p[offType] != bpfgen.ProbeAnswer {
 		return a, errNoAnswer
 	}
+	a.length = int(binary.BigEndian.Uint16(b[2:]))
 	a.source = netip.AddrFrom4([4]byte(b[12:16]))
 	a.destination = netip.AddrFrom4([4]byte(b[16:20]))
 	a.sequence = binary.BigEndian.Uint32(p[offSequence:])

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -58,6 +59,41 @@ func TestRequestBytes(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// A padded probe is whole at every length: both headers tell it, and zeros
+// follow the probe.
+func TestPaddedRequestBytes(t *testing.T) {
+	for _, length := range []int{packetLength + 1, 1328, 1440, 8940, maxPacket} {
+		probe := payload(bpfgen.ProbeRequest, 7, 99, testSender, 0, [4]uint64{})
+		want := build(t,
+			layers.IPv4{SrcIP: testSource.AsSlice(), DstIP: testDestination.AsSlice(), Flags: layers.IPv4DontFragment},
+			layers.UDP{SrcPort: testPort, DstPort: testPort}, append(probe, make([]byte, length-packetLength)...))
+		r := request{source: testSource, destination: testDestination, port: testPort, sequence: 7, clock: 99, sender: testSender, length: length}
+		got := r.marshal()
+		require.Len(t, got, length)
+		require.Equal(t, want, got)
+	}
+	require.Len(t, request{source: testSource, destination: testDestination, length: packetLength - 1}.marshal(), packetLength)
+	require.Len(t, request{source: testSource, destination: testDestination, length: maxPacket + 1}.marshal(), maxPacket)
+}
+
+// One probe of a link in a hundred is as large as the path; no other is padded.
+func TestWhichProbesArePadded(t *testing.T) {
+	lengths := func(m measured) map[int]int {
+		m.track = newTrack(pace{}, time.Time{})
+		counts := map[int]int{}
+		for range 1000 {
+			length := m.nextLength()
+			m.send(time.Time{}, length)
+			counts[length]++
+		}
+		return counts
+	}
+	require.Equal(t, map[int]int{packetLength: 990, 1440: 10}, lengths(measured{link: &LinkTarget{MTU: 1440}}))
+	require.Equal(t, map[int]int{packetLength: 990, maxPacket: 10}, lengths(measured{link: &LinkTarget{MTU: 1 << 20}}))
+	require.Equal(t, map[int]int{packetLength: 1000}, lengths(measured{link: &LinkTarget{}}), "the MTU is not known")
+	require.Equal(t, map[int]int{packetLength: 1000}, lengths(measured{node: &NodeTarget{}}))
+}
+
 func TestAnswerFilterAndParser(t *testing.T) {
 	raw, err := answerFilter(testPort, testSender)
 	require.NoError(t, err)
@@ -106,6 +142,7 @@ func TestAnswerFilterAndParser(t *testing.T) {
 	require.EqualValues(t, 7, a.sequence)
 	require.EqualValues(t, 99, a.clock)
 	require.EqualValues(t, 3, a.outerFragments)
+	require.Equal(t, packetLength, a.length)
 	require.Equal(t, [4]uint64{1: 1 << 5}, a.reach.Bits)
 }
 

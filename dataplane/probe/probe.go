@@ -72,6 +72,9 @@ type LinkTarget struct {
 	Device      string
 	Source      netip.Addr
 	Destination netip.Addr
+	// MTU of the path in bytes at layer 3: one probe in a hundred is as large.
+	// 0: none is padded.
+	MTU int
 	// The rest only names the link in results.
 	Neighbor      string
 	ClusterIndex  int32
@@ -99,6 +102,9 @@ type LinkResult struct {
 	agent.Measurement
 	// OuterFragments as the far end counts them.
 	OuterFragments uint32
+	// LargeLost reports that several padded probes in a row were not answered
+	// while small ones are.
+	LargeLost bool
 }
 
 // NodeResult is what is known of a node.

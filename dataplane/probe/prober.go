@@ -206,17 +206,26 @@ func (p *Prober) turn() ([]unix.PollFd, time.Time) {
 }
 
 func (p *Prober) probe(m *measured) {
-	now := time.Now()
+	now, length := time.Now(), m.nextLength()
 	r := request{
-		source: m.source, destination: m.destination, port: p.options.Port,
-		sequence: m.send(now), clock: uint64(now.Sub(p.start)), sender: p.sender,
+		source: m.source, destination: m.destination, port: p.options.Port, length: length,
+		sequence: m.send(now, length), clock: uint64(now.Sub(p.start)), sender: p.sender,
 	}
 	p.log(p.sockets[m.device].send(r.marshal(), now))
 }
 
+// nextLength is the length of the next probe: one in a hundred of a link is
+// padded to the path's MTU.
+func (m *measured) nextLength() int {
+	if m.link == nil || m.sequence%paddedEvery != paddedAt {
+		return packetLength
+	}
+	return min(max(m.link.MTU, packetLength), maxPacket)
+}
+
 // take handles a packet that arrived on a device. It counts only if it comes
 // from where the probe was sent to, at the address that the probe was sent
-// from, and carries what the probe carried.
+// from, carries what the probe carried, and is as long.
 func (p *Prober) take(device string, b []byte) {
 	now := time.Now()
 	a, err := parseAnswer(b, p.options.Port)
@@ -224,7 +233,7 @@ func (p *Prober) take(device string, b []byte) {
 		return
 	}
 	m := p.targets[key{device, a.destination, a.source}]
-	if m == nil || uint64(m.sentAt(a.sequence).Sub(p.start)) != a.clock {
+	if m == nil || !m.sent(a.sequence, p.start.Add(time.Duration(a.clock)), a.length) {
 		return
 	}
 	accepted, changed := m.answer(a.sequence, now)
@@ -275,7 +284,8 @@ func (p *Prober) Snapshot() Snapshot {
 	var s Snapshot
 	for _, m := range p.targets {
 		if m.link != nil {
-			s.Links = append(s.Links, LinkResult{Target: *m.link, Measurement: m.measurement(), OuterFragments: m.outerFragments})
+			s.Links = append(s.Links, LinkResult{Target: *m.link, Measurement: m.measurement(),
+				OuterFragments: m.outerFragments, LargeLost: m.largeLost()})
 			continue
 		}
 		result := NodeResult{Target: *m.node, Measurement: m.measurement()}

@@ -143,6 +143,68 @@ func TestLinkOverLaneDevice(t *testing.T) {
 	}
 }
 
+// A probe of full size leaves and comes back whole, through a device of exactly
+// that MTU. An answer of another length is none.
+func TestPaddedProbes(t *testing.T) {
+	enterNamespace(t)
+	far := newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
+	device, err := netlink.LinkByName("weft0")
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetMTU(device, 1440))
+	lengths := make(chan int, 1000)
+	var shorten atomic.Bool
+	far.set(func(b []byte) []byte {
+		lengths <- len(b)
+		if shorten.Load() && len(b) > packetLength {
+			b = b[:len(b)-1]
+			b[2], b[3] = byte(len(b)>>8), byte(len(b))
+		}
+		return b
+	})
+	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, MTU: 1440}}, nil)
+	padded := func() {
+		t.Helper()
+		deadline := time.After(10 * time.Second)
+		for {
+			select {
+			case n := <-lengths:
+				if n != packetLength {
+					require.Equal(t, 1440, n)
+					return
+				}
+			case <-deadline:
+				t.Fatal("no padded probe was sent")
+			}
+		}
+	}
+	padded()
+	require.Zero(t, waitFor(t, p, v1alpha1.PathUp).Links[0].LossPermille)
+	shorten.Store(true)
+	padded()
+	require.Eventually(t, func() bool { return p.Snapshot().Links[0].LossPermille > 0 }, 5*time.Second, 5*time.Millisecond)
+	require.Equal(t, v1alpha1.PathUp, p.Snapshot().Links[0].State)
+}
+
+// A device whose MTU is smaller than the plan says refuses the padded probes;
+// the others go on over the same socket.
+func TestPaddedProbeTooLargeForItsDevice(t *testing.T) {
+	enterNamespace(t)
+	far := newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
+	device, err := netlink.LinkByName("weft0")
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetMTU(device, 1280))
+	var largest atomic.Int64
+	far.set(func(b []byte) []byte { largest.Store(max(largest.Load(), int64(len(b)))); return b })
+	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, MTU: 1281}}, nil)
+	since := waitFor(t, p, v1alpha1.PathUp).Links[0].Since
+	require.Eventually(t, func() bool { return p.Snapshot().Links[0].LossPermille > 0 }, 10*time.Second, 5*time.Millisecond)
+	s := p.Snapshot().Links[0]
+	require.Equal(t, v1alpha1.PathUp, s.State)
+	require.Equal(t, since, s.Since)
+	require.LessOrEqual(t, s.LossPermille, int32(100), "one probe of those sent so far")
+	require.EqualValues(t, packetLength, largest.Load())
+}
+
 func TestNodeOverEthernetDevice(t *testing.T) {
 	enterNamespace(t)
 	far := newFarEnd(t, "weft-vx", netlink.TUNTAP_MODE_TAP)

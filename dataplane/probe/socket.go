@@ -94,7 +94,8 @@ func (s *socket) configure(fd, ifindex int) error {
 	return nil
 }
 
-// send one IPv4 packet. An error other than a full queue closes the socket.
+// send one IPv4 packet. An error closes the socket, other than a full queue or a
+// probe too large for the device.
 func (s *socket) send(packet []byte, now time.Time) error {
 	if s.fd < 0 {
 		return nil
@@ -110,7 +111,8 @@ func (s *socket) send(packet []byte, now time.Time) error {
 	case err == nil:
 		s.backoff = 0
 		return nil
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EINTR):
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EINTR),
+		errors.Is(err, unix.EMSGSIZE): // the device's MTU is less than the plan says
 		return nil // this probe will be missed
 	}
 	s.fail(now)

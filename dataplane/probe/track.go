@@ -20,6 +20,13 @@ const (
 	// ringSize bounds what is remembered of sent probes. It covers the longest
 	// timeout at the pace of a burst.
 	ringSize = 128
+	// Of every paddedEvery probes of a link, the one at paddedAt is padded: soon
+	// after the first answer, not before it.
+	paddedEvery, paddedAt = 100, 10
+	// largeMissesToTell of padded probes in a row, on a path that is up, mean that
+	// large packets do not cross. They are one in a hundred, so chance alone does
+	// not lose this many.
+	largeMissesToTell = 5
 )
 
 // A probe is missed once it is older than the smoothed round-trip time plus
@@ -52,8 +59,11 @@ const (
 type sentProbe struct {
 	sequence uint32
 	at       time.Time
+	length   int // in bytes at layer 3
 	outcome  outcome
 }
+
+func (s *sentProbe) large() bool { return s.length > packetLength }
 
 // track is the history of one target and the verdict that follows from it. It
 // does no I/O and knows no clock; times are arguments.
@@ -70,6 +80,8 @@ type track struct {
 
 	misses int // in a row
 	good   int // in a row
+
+	largeMisses int // of padded probes, in a row
 
 	smoothed  time.Duration // 0: no sample
 	variance  time.Duration
@@ -107,7 +119,7 @@ func (t *track) bursting() bool {
 func (t *track) due(now time.Time) bool { return !now.Before(t.next) }
 
 // send registers a probe sent now and returns its sequence number.
-func (t *track) send(now time.Time) uint32 {
+func (t *track) send(now time.Time, length int) uint32 {
 	sequence := t.sequence
 	slot := &t.ring[sequence%ringSize]
 	t.skipDecided()
@@ -116,7 +128,7 @@ func (t *track) send(now time.Time) uint32 {
 		t.miss(slot, now)
 		t.oldest = slot.sequence + 1
 	}
-	*slot = sentProbe{sequence: sequence, at: now, outcome: pending}
+	*slot = sentProbe{sequence: sequence, at: now, length: length, outcome: pending}
 	t.sequence++
 	if t.bursting() {
 		t.next = now.Add(t.pace.burst)
@@ -163,6 +175,9 @@ func (t *track) miss(slot *sentProbe, now time.Time) {
 	slot.outcome = missed
 	t.good = 0
 	t.misses++
+	if slot.large() {
+		t.largeMisses++
+	}
 	switch {
 	case t.state == v1alpha1.PathDown:
 	case t.misses >= missesToDown:
@@ -188,7 +203,12 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	}
 	slot.outcome = answered
 	first := !t.hasSample
-	t.sample(trip)
+	if slot.large() {
+		// A padded probe is as good as any, but takes longer on a slow path.
+		first, t.largeMisses = false, 0
+	} else {
+		t.sample(trip)
+	}
 	t.misses = 0
 	t.good++
 	before := t.state
@@ -198,17 +218,22 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	return true, first || t.state != before
 }
 
-// sentAt is when a probe was sent; zero if it is not remembered.
-func (t *track) sentAt(sequence uint32) time.Time {
-	if slot := &t.ring[sequence%ringSize]; slot.sequence == sequence && slot.outcome != unsent {
-		return slot.at
-	}
-	return time.Time{}
+// sent reports whether a probe with this sequence number was sent at this time
+// and in this length, and is remembered.
+func (t *track) sent(sequence uint32, at time.Time, length int) bool {
+	slot := &t.ring[sequence%ringSize]
+	return slot.sequence == sequence && slot.outcome != unsent && slot.at.Equal(at) && slot.length == length
+}
+
+// largeLost reports whether large packets do not cross a path that small ones
+// cross.
+func (t *track) largeLost() bool {
+	return t.state == v1alpha1.PathUp && t.largeMisses >= largeMissesToTell
 }
 
 func (t *track) turn(state v1alpha1.PathState, now time.Time) {
 	t.state, t.since = state, now
-	t.good = 0
+	t.good, t.largeMisses = 0, 0
 }
 
 // sample smooths round-trip time and variance as RFC 6298, section 2, and

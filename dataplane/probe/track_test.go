@@ -1,7 +1,9 @@
 package probe
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ type path struct {
 	arrives map[uint32]time.Time
 	// delay of the next answer; negative: it is lost.
 	delay func() time.Duration
+	// length of the next probe.
+	length func() int
 }
 
 func newPath(delay func() time.Duration) *path {
@@ -26,6 +30,7 @@ func newPath(delay func() time.Duration) *path {
 		now:     start,
 		arrives: map[uint32]time.Time{},
 		delay:   delay,
+		length:  func() int { return packetLength },
 	}
 }
 
@@ -34,15 +39,15 @@ func newPath(delay func() time.Duration) *path {
 func (p *path) run(limit time.Duration, until func() bool) time.Duration {
 	start := p.now
 	for p.now.Sub(start) < limit && !until() {
-		for sequence, at := range p.arrives {
-			if !at.After(p.now) {
+		for _, sequence := range slices.Sorted(maps.Keys(p.arrives)) {
+			if !p.arrives[sequence].After(p.now) {
 				p.answer(sequence, p.now)
 				delete(p.arrives, sequence)
 			}
 		}
 		p.expire(p.now)
 		if p.due(p.now) {
-			sequence := p.send(p.now)
+			sequence := p.send(p.now, p.length())
 			if d := p.delay(); d >= 0 {
 				p.arrives[sequence] = p.now.Add(d)
 			}
@@ -118,6 +123,73 @@ func TestVerdictIsStableOnBadPaths(t *testing.T) {
 	}
 }
 
+// Packets of full size get lost, small ones do not: the path is up, its loss is
+// what it is, and it is said that large packets do not cross.
+func TestLargeProbesLost(t *testing.T) {
+	p := newPath(constant(20 * time.Millisecond))
+	cross, fullSize := true, 0
+	p.length = func() int {
+		if p.sequence%paddedEvery == paddedAt {
+			fullSize++
+			return 1440
+		}
+		return packetLength
+	}
+	p.delay = func() time.Duration {
+		if !cross && p.ring[(p.sequence-1)%ringSize].large() {
+			return -1
+		}
+		return 20 * time.Millisecond
+	}
+	p.run(time.Minute, never)
+	require.False(t, p.largeLost())
+	require.Equal(t, 6, fullSize, "one each ten seconds")
+
+	since := p.since
+	cross = false
+	took := p.run(2*time.Minute, p.largeLost)
+	require.True(t, p.largeLost())
+	require.Greater(t, took, 40*time.Second, "one lost probe tells nothing")
+	require.Equal(t, v1alpha1.PathUp, p.state)
+	require.Equal(t, since, p.since, "the verdict never changed")
+	require.InDelta(t, 10, p.lossPermille(), 10, "a lost padded probe counts as any other")
+
+	cross = true
+	took = p.run(2*time.Minute, func() bool { return !p.largeLost() })
+	require.Less(t, took, 15*time.Second)
+
+	cross = false
+	p.run(2*time.Minute, p.largeLost)
+	p.delay = constant(-1)
+	clear(p.arrives)
+	p.run(time.Minute, p.is(v1alpha1.PathDown))
+	require.False(t, p.largeLost(), "nothing crosses a path that is down")
+}
+
+// A full-size probe takes longer on a slow path; what is told is the trip of
+// small ones, and the longer one is no miss.
+func TestLargeProbesDoNotMoveTheRoundTripTime(t *testing.T) {
+	p := newPath(nil)
+	p.length = func() int {
+		if p.sequence%paddedEvery == paddedAt {
+			return 1440
+		}
+		return packetLength
+	}
+	p.delay = func() time.Duration {
+		if p.ring[(p.sequence-1)%ringSize].large() {
+			return 45 * time.Millisecond
+		}
+		return 20 * time.Millisecond
+	}
+	p.run(time.Minute, func() bool {
+		require.Contains(t, []int64{0, 20_000}, p.measurement().RTTMicroseconds)
+		return false
+	})
+	require.Equal(t, v1alpha1.PathUp, p.state)
+	require.Zero(t, p.lossPermille())
+}
+
 // The delay jumps from 1 ms to 100 ms, as behind a full queue: late answers
 // are life.
 func TestLateAnswersAreLife(t *testing.T) {
@@ -150,7 +222,7 @@ func TestHeldBackAnswersDoNotCount(t *testing.T) {
 
 func TestAnswerCountsOnce(t *testing.T) {
 	p := newPath(constant(-1))
-	sequence := p.send(p.now)
+	sequence := p.send(p.now, packetLength)
 	accepted, changed := p.answer(sequence, p.now.Add(time.Millisecond))
 	require.True(t, accepted)
 	require.True(t, changed)
