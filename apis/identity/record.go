@@ -34,7 +34,10 @@ const (
 
 var (
 	clusterIDPattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
-	hostPattern      = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?$`)
+	// numberLike ends in a number, as addresses do: some resolvers take 127.1 or
+	// 0x7f000001 for one.
+	numberLike  = regexp.MustCompile(`(^|\.)(0[xX][0-9a-fA-F]*|[0-9]+)$`)
+	hostPattern = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?$`)
 )
 
 // Record is what a cluster says of itself. Readers ignore fields that they do
@@ -192,8 +195,11 @@ func (g *Gateway) validate() error {
 func ValidateEndpoint(endpoint string) error {
 	addr, err := netip.ParseAddr(endpoint)
 	if err != nil {
-		if !hostPattern.MatchString(endpoint) {
+		if !hostPattern.MatchString(endpoint) || numberLike.MatchString(endpoint) {
 			return fmt.Errorf("endpoint %.80q is neither an address nor a host name", endpoint)
+		}
+		if host := strings.ToLower(endpoint); host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
+			return fmt.Errorf("endpoint %s is not a name that a peer can be reached at", endpoint)
 		}
 		return nil
 	}

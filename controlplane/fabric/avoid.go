@@ -2,17 +2,19 @@ package fabric
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 )
 
 // Avoid lists what is never handed out of a pool: own networks, reserved CIDRs,
 // service CIDRs, whatever a node has a route to or an address in, node
-// addresses, and prefixes that neighbors use already. A default route occupies
-// nothing.
+// addresses, prefixes that neighbors use already, and what is never routed,
+// whatever the pools say. A default route occupies nothing.
 func Avoid(config *v1alpha1.FabricConfig, nodes []v1alpha1.FabricNode, neighbors []v1alpha1.Neighbor, others []netip.Prefix) []netip.Prefix {
-	avoid := append([]netip.Prefix(nil), others...)
+	avoid := slices.Concat(others, channel.NeverRouted)
 	avoid = append(avoid, ipam.ParsePrefixes(config.Spec.ReservedCIDRs)...)
 	for _, n := range config.Spec.Networks {
 		avoid = append(avoid, ipam.ParsePrefixes(n.CIDRs)...)

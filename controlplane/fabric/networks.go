@@ -15,6 +15,9 @@ import (
 // maxIndex is how many CIDRs the data plane can number in one cluster.
 const maxIndex = 255
 
+// maxNodeNetwork is how many addresses the largest node network has (a /16).
+const maxNodeNetwork = 1 << 16
+
 // Exported lists the cluster's networks, one entry a CIDR, without indexes: what
 // the spec names, else the detected pod CIDRs, and the node network if it is
 // known. IPv4 only. The error is one sentence fit for a condition.
@@ -30,8 +33,14 @@ func Exported(spec *v1alpha1.FabricConfigSpec, detected []netip.Prefix, node net
 		if n.Kind == v1alpha1.NetworkNode {
 			return nil, fmt.Errorf("spec.networks[%s] has kind Node: Weft makes the node network by itself; remove the entry", n.Name)
 		}
+		if n.Name == v1alpha1.NodeNetworkName {
+			return nil, fmt.Errorf("spec.networks[%s] has the name of the node network, which Weft makes by itself: choose another name", n.Name)
+		}
 		hasPods = hasPods || n.Kind == v1alpha1.NetworkPod
 		for _, cidr := range ipam.ParsePrefixes(n.CIDRs) {
+			if !cidr.Addr().Is4() {
+				return nil, fmt.Errorf("network %s has CIDR %s, which is not IPv4, the only family of this release: remove it from spec.networks", n.Name, cidr)
+			}
 			add(n.Name, n.Kind, cidr)
 		}
 	}
@@ -55,19 +64,57 @@ func validate(networks []v1alpha1.OwnNetwork) error {
 		return fmt.Errorf("spec.networks has %d CIDRs; at most %d are possible: combine neighboring CIDRs", len(networks), most)
 	}
 	var seen []netip.Prefix
+	addresses := uint64(0)
 	for _, n := range networks {
 		p := netip.MustParsePrefix(string(n.CIDR))
-		if a := p.Addr(); p.Bits() < 8 || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
-			return fmt.Errorf("network %s has CIDR %s, which cannot hold pods: correct spec.networks", n.Name, n.CIDR)
+		if err := channel.CheckPrefix(p); err != nil { // no peer would take it
+			return fmt.Errorf("network %s cannot hold pods: %w: correct spec.networks", n.Name, err)
 		}
 		for _, other := range seen {
 			if other.Overlaps(p) {
 				return fmt.Errorf("network %s has CIDR %s, which overlaps %s: correct spec.networks", n.Name, n.CIDR, other)
 			}
 		}
+		if addresses += 1 << (32 - p.Bits()); addresses > channel.MaxAddresses-maxNodeNetwork {
+			return fmt.Errorf("with %s of network %s the cluster exports %d addresses; peers take at most %d: export smaller CIDRs (spec.networks)",
+				p, n.Name, addresses, channel.MaxAddresses-maxNodeNetwork)
+		}
 		seen = append(seen, p)
 	}
 	return nil
+}
+
+// collision names what a network of this cluster must not overlap: its own node
+// network and the views of its neighbors, all of which are in use. The error is
+// one sentence fit for a condition.
+func collision(networks []v1alpha1.OwnNetwork, node netip.Prefix, neighbors []v1alpha1.Neighbor) error {
+	for _, n := range networks {
+		p, err := netip.ParsePrefix(string(n.CIDR))
+		if err != nil || n.Kind == v1alpha1.NetworkNode {
+			continue
+		}
+		if node.IsValid() && node.Overlaps(p) {
+			return fmt.Errorf("network %s has CIDR %s, which overlaps the node network %s: choose another CIDR, or unpeer all clusters, delete PrefixClaim %s and peer again",
+				n.Name, p, node, ipam.Name(node))
+		}
+		for i := range neighbors {
+			for _, view := range ipam.ParsePrefixes(locals(&neighbors[i])) {
+				if view.Overlaps(p) {
+					return fmt.Errorf("network %s has CIDR %s, which overlaps %s, the local view of a network of cluster %s: choose another CIDR, or unpeer %s, delete PrefixClaim %s and peer again",
+						n.Name, p, view, neighbors[i].Name, neighbors[i].Name, ipam.Name(view))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func locals(neighbor *v1alpha1.Neighbor) []v1alpha1.CIDR {
+	var out []v1alpha1.CIDR
+	for _, n := range neighbor.Spec.Networks {
+		out = append(out, n.Local)
+	}
+	return out
 }
 
 // AssignIndexes numbers the networks. One that has an index in current keeps

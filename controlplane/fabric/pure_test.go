@@ -36,16 +36,22 @@ func TestExported(t *testing.T) {
 		want     []string
 		refused  string
 	}{
-		"detected":           {nil, prefixes("10.244.0.0/16", "fd00::/48"), []string{"pods 10.244.0.0/16", "nodes 100.64.0.0/20"}, ""},
-		"set":                {[]v1alpha1.Network{network("pods", "10.1.0.0/16")}, prefixes("10.244.0.0/16"), []string{"pods 10.1.0.0/16", "nodes 100.64.0.0/20"}, ""},
-		"two CIDRs":          {[]v1alpha1.Network{network("pods", "10.1.0.0/16", "10.2.0.0/16")}, nil, []string{"pods 10.1.0.0/16", "pods 10.2.0.0/16", "nodes 100.64.0.0/20"}, ""},
-		"nothing":            {nil, nil, nil, "weftctl install --pod-cidr"},
-		"IPv6 only":          {nil, prefixes("fd00::/48"), nil, "could not be detected"},
-		"overlap":            {[]v1alpha1.Network{network("pods", "10.0.0.0/8"), network("more", "10.3.0.0/16")}, nil, nil, "network more has CIDR 10.3.0.0/16, which overlaps 10.0.0.0/8"},
-		"loopback":           {[]v1alpha1.Network{network("pods", "127.0.0.0/8")}, nil, nil, "127.0.0.0/8"},
-		"everything":         {[]v1alpha1.Network{network("pods", "0.0.0.0/0")}, nil, nil, "0.0.0.0/0"},
-		"too many":           {[]v1alpha1.Network{many}, nil, nil, "16 CIDRs"},
-		"a node network too": {[]v1alpha1.Network{{Name: "mine", Kind: v1alpha1.NetworkNode, CIDRs: []v1alpha1.CIDR{"10.9.0.0/20"}}}, nil, nil, "spec.networks[mine]"},
+		"detected":             {nil, prefixes("10.244.0.0/16", "fd00::/48"), []string{"pods 10.244.0.0/16", "nodes 100.64.0.0/20"}, ""},
+		"set":                  {[]v1alpha1.Network{network("pods", "10.1.0.0/16")}, prefixes("10.244.0.0/16"), []string{"pods 10.1.0.0/16", "nodes 100.64.0.0/20"}, ""},
+		"two CIDRs":            {[]v1alpha1.Network{network("pods", "10.1.0.0/16", "10.2.0.0/16")}, nil, []string{"pods 10.1.0.0/16", "pods 10.2.0.0/16", "nodes 100.64.0.0/20"}, ""},
+		"nothing":              {nil, nil, nil, "weftctl install --pod-cidr"},
+		"IPv6 only":            {nil, prefixes("fd00::/48"), nil, "could not be detected"},
+		"overlap":              {[]v1alpha1.Network{network("pods", "10.0.0.0/8"), network("more", "10.3.0.0/16")}, nil, nil, "network more has CIDR 10.3.0.0/16, which overlaps 10.0.0.0/8"},
+		"loopback":             {[]v1alpha1.Network{network("pods", "127.0.0.0/8")}, nil, nil, "127.0.0.0/8"},
+		"everything":           {[]v1alpha1.Network{network("pods", "0.0.0.0/0")}, nil, nil, "0.0.0.0/0"},
+		"IPv6 set":             {[]v1alpha1.Network{network("pods", "10.1.0.0/16", "fd00::/64")}, nil, nil, "fd00::/64, which is not IPv4"},
+		"one address":          {[]v1alpha1.Network{network("pods", "10.1.0.7/32")}, nil, nil, "10.1.0.7/32 has a length of 32 bits"},
+		"this network":         {[]v1alpha1.Network{network("pods", "0.1.0.0/16")}, nil, nil, "0.0.0.0/8, which is never routed"},
+		"more than peers take": {[]v1alpha1.Network{network("pods", "10.0.0.0/8", "20.0.0.0/16")}, nil, nil, "16842752 addresses; peers take at most 16777216"},
+		"a /8":                 {[]v1alpha1.Network{network("pods", "10.0.0.0/8")}, nil, []string{"pods 10.0.0.0/8", "nodes 100.64.0.0/20"}, ""},
+		"a reserved name":      {[]v1alpha1.Network{network("nodes", "10.1.0.0/16")}, nil, nil, "spec.networks[nodes]"},
+		"too many":             {[]v1alpha1.Network{many}, nil, nil, "16 CIDRs"},
+		"a node network too":   {[]v1alpha1.Network{{Name: "mine", Kind: v1alpha1.NetworkNode, CIDRs: []v1alpha1.CIDR{"10.9.0.0/20"}}}, nil, nil, "spec.networks[mine]"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +68,19 @@ func TestExported(t *testing.T) {
 			require.Equal(t, test.want, texts)
 		})
 	}
+}
+
+// A CIDR that comes to the own networks later must not cover what is in use.
+func TestCollision(t *testing.T) {
+	node := netip.MustParsePrefix("100.64.0.0/20")
+	neighbors := []v1alpha1.Neighbor{{Spec: v1alpha1.NeighborSpec{Networks: []v1alpha1.ViewNetwork{{Local: "100.65.0.0/16"}}}}}
+	neighbors[0].Name = "b"
+	own := func(cidr v1alpha1.CIDR) []v1alpha1.OwnNetwork {
+		return []v1alpha1.OwnNetwork{{Name: "nodes", Kind: v1alpha1.NetworkNode, CIDR: "100.64.0.0/20"}, {Name: "more", Kind: v1alpha1.NetworkPod, CIDR: cidr}}
+	}
+	require.NoError(t, collision(own("10.244.0.0/16"), node, neighbors))
+	require.ErrorContains(t, collision(own("100.64.8.0/24"), node, neighbors), "overlaps the node network 100.64.0.0/20")
+	require.ErrorContains(t, collision(own("100.65.4.0/22"), node, neighbors), "100.65.0.0/16, the local view of a network of cluster b")
 }
 
 // Property: over random changes an index never moves, is never shared, and is
@@ -114,7 +133,7 @@ func TestAvoid(t *testing.T) {
 		Rows:     []v1alpha1.Row{{Side: v1alpha1.RowOurs, Wire: "240.0.0.0/16"}, {Side: v1alpha1.RowTheirs, Wire: "240.9.0.0/16"}},
 	}}}
 	got := Avoid(config, nodes, neighbors, prefixes("10.96.0.0/16"))
-	require.ElementsMatch(t, prefixes("10.96.0.0/16", "10.50.0.0/16", "10.1.0.0/16", "100.64.0.0/20", "172.31.1.0/24", "172.31.1.11/32", "100.70.0.0/16", "240.0.0.0/16"), got,
+	require.ElementsMatch(t, prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "10.96.0.0/16", "10.50.0.0/16", "10.1.0.0/16", "100.64.0.0/20", "172.31.1.0/24", "172.31.1.11/32", "100.70.0.0/16", "240.0.0.0/16"), got,
 		"a default route occupies nothing, and what a peer chose is its own affair")
 }
 

@@ -17,6 +17,7 @@ import (
 const (
 	ReasonReady          = "Ready"
 	ReasonNetworks       = "NetworksInvalid"
+	ReasonEndpoints      = "EndpointsInvalid"
 	ReasonPoolExhausted  = "PoolExhausted"
 	ReasonNoGateway      = "NoGateway"
 	ReasonAgentsNotReady = "AgentsNotReady"

@@ -151,9 +151,15 @@ func (r *Reconciler) fill(ctx context.Context, s *state) (metav1.Condition, erro
 	if err != nil {
 		return condition(false, ReasonNetworks, err.Error()), nil
 	}
+	if err := collision(networks, node, s.neighbors); err != nil {
+		return condition(false, ReasonNetworks, err.Error()), nil // what was exported before stands
+	}
 	status.Networks = AssignIndexes(networks, status.Networks, inUse)
 	if err := r.record(s); err != nil {
 		return condition(false, ReasonError, err.Error()), err
+	}
+	if err := identity.CheckEndpoints(s.config.Spec.Gateways); err != nil {
+		return condition(false, ReasonEndpoints, err.Error()), nil
 	}
 	return readiness(s.config, s.kubeNodes, s.fabricNodes), nil
 }

@@ -3,6 +3,8 @@ package identity
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -119,4 +121,28 @@ func TestRecord(t *testing.T) {
 		require.True(t, record.NewerThan(before), token)
 		before = record
 	}
+}
+
+// A record does not depend on the order in which a cache lists, also where it
+// has no place for all gateways.
+func TestGatewaysInAnyOrder(t *testing.T) {
+	var nodes []v1alpha1.FabricNode
+	for id := range int32(20) {
+		nodes = append(nodes, gatewayNode(fmt.Sprintf("a%d", id+1), id+1, "172.31.1.11", byte(id+1)))
+	}
+	spec := v1alpha1.GatewaySpec{Exposure: v1alpha1.ExposureNone}
+	want := Gateways(spec, nodes, nil)
+	require.Len(t, want, apiidentity.MaxGateways)
+	slices.Reverse(nodes)
+	require.Equal(t, want, Gateways(spec, nodes, nil))
+}
+
+func TestCheckEndpoints(t *testing.T) {
+	static := func(endpoints ...string) v1alpha1.GatewaySpec {
+		return v1alpha1.GatewaySpec{Exposure: v1alpha1.ExposureStatic, Endpoints: endpoints}
+	}
+	require.NoError(t, CheckEndpoints(static("gw.example.org", "203.0.113.9")))
+	require.ErrorContains(t, CheckEndpoints(static("203.0.113.9", "203.0.113.9:51847")), "203.0.113.9:51847")
+	require.ErrorContains(t, CheckEndpoints(static("169.254.169.254")), "169.254.169.254")
+	require.NoError(t, CheckEndpoints(v1alpha1.GatewaySpec{Endpoints: []string{"::1"}}), "not published, so not looked at")
 }

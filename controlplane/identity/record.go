@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,10 @@ import (
 // a node's own addresses (without its underlay address) by node name.
 func Gateways(spec v1alpha1.GatewaySpec, nodes []v1alpha1.FabricNode, addresses map[string][]string) []apiidentity.Gateway {
 	var gateways []apiidentity.Gateway
+	// A cache lists in no order; a record must not depend on it.
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b v1alpha1.FabricNode) int {
+		return cmp.Or(cmp.Compare(a.Spec.GatewayID, b.Spec.GatewayID), cmp.Compare(a.Name, b.Name))
+	})
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Spec.GatewayID == 0 || len(gateways) == apiidentity.MaxGateways {
@@ -32,7 +37,6 @@ func Gateways(spec v1alpha1.GatewaySpec, nodes []v1alpha1.FabricNode, addresses 
 			Lanes:     lanes,
 		})
 	}
-	slices.SortFunc(gateways, func(a, b apiidentity.Gateway) int { return int(a.ID - b.ID) })
 	return gateways
 }
 
@@ -46,6 +50,20 @@ func lanesOf(n *v1alpha1.FabricNode) []apiidentity.Lane {
 		lanes = append(lanes, apiidentity.Lane{Port: uint16(l.Port), Key: key})
 	}
 	return lanes
+}
+
+// CheckEndpoints names the first of the endpoints to publish that no peer would
+// dial.
+func CheckEndpoints(spec v1alpha1.GatewaySpec) error {
+	if spec.Exposure != v1alpha1.ExposureStatic {
+		return nil
+	}
+	for _, e := range spec.Endpoints {
+		if err := apiidentity.ValidateEndpoint(e); err != nil {
+			return fmt.Errorf("spec.gateways.endpoints: %w; give addresses or host names without port", err)
+		}
+	}
+	return nil
 }
 
 // endpoints of a gateway in order of preference, those that a peer would

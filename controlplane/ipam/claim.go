@@ -46,6 +46,9 @@ type Request struct {
 	// Kept, the oldest goes first. Nil: there is no such bound.
 	Own  func(*v1alpha1.PrefixClaim) bool
 	Kept int
+	// Idle says that nobody uses the block that the key may hold. It is then
+	// given back if something to avoid has come to lie in it.
+	Idle bool
 }
 
 // Claim returns the block that the request's key holds, or takes a new one.
@@ -60,8 +63,14 @@ func Claim(ctx context.Context, store Store, request Request) (netip.Prefix, err
 		if err != nil {
 			return netip.Prefix{}, fmt.Errorf("list prefix claims: %w", err)
 		}
-		if held, ok := holder(claims, request.Key); ok {
-			return held, nil
+		if held, claim := holder(claims, request.Key); claim != nil {
+			if !request.Idle || !slices.ContainsFunc(request.Avoid, held.Overlaps) {
+				return held, nil
+			}
+			if err := giveBack(ctx, store, claim); err != nil {
+				return netip.Prefix{}, err
+			}
+			continue
 		}
 		if err := sweep(ctx, store, claims, request.Key); err != nil {
 			return netip.Prefix{}, err
@@ -134,8 +143,9 @@ func giveBack(ctx context.Context, store Store, claim *v1alpha1.PrefixClaim) err
 	return fmt.Errorf("give back prefix claim %s: %w", claim.Name, err)
 }
 
-// holder returns the block of the oldest claim with this key that stands.
-func holder(claims []v1alpha1.PrefixClaim, key v1alpha1.PrefixClaimSpec) (netip.Prefix, bool) {
+// holder returns the block of the oldest claim with this key that stands, and
+// that claim, nil if there is none.
+func holder(claims []v1alpha1.PrefixClaim, key v1alpha1.PrefixClaimSpec) (netip.Prefix, *v1alpha1.PrefixClaim) {
 	var best *v1alpha1.PrefixClaim
 	for i := range claims {
 		if c := &claims[i]; sameKey(c.Spec, key) && stands(claims, c) && (best == nil || Older(c, best)) {
@@ -143,10 +153,13 @@ func holder(claims []v1alpha1.PrefixClaim, key v1alpha1.PrefixClaimSpec) (netip.
 		}
 	}
 	if best == nil {
-		return netip.Prefix{}, false
+		return netip.Prefix{}, nil
 	}
 	p, err := netip.ParsePrefix(string(best.Spec.Prefix))
-	return p, err == nil
+	if err != nil {
+		return netip.Prefix{}, nil
+	}
+	return p, best
 }
 
 // stands reports whether no older claim overlaps this one or has its key.

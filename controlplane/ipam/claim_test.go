@@ -190,3 +190,25 @@ func TestName(t *testing.T) {
 	require.Equal(t, "v4-100-70-0-0-16", Name(netip.MustParsePrefix("100.70.0.0/16")))
 	require.Equal(t, fmt.Sprintf("v6-%s-32", "fd77-0001-0000-0000-0000-0000-0000-0000"), Name(netip.MustParsePrefix("fd77:1::/32")))
 }
+
+// A block that was kept for a peer is not used again once something else has
+// come to lie in it.
+func TestKeptBlockIsTakenMeanwhile(t *testing.T) {
+	store := newMemoryStore()
+	request := view("b", 16)
+	request.Idle = true
+	first, err := Claim(t.Context(), store, request)
+	require.NoError(t, err)
+	same, err := Claim(t.Context(), store, request)
+	require.NoError(t, err)
+	require.Equal(t, first, same)
+	request.Avoid = []netip.Prefix{netip.PrefixFrom(first.Addr(), 24)}
+	other, err := Claim(t.Context(), store, request)
+	require.NoError(t, err)
+	require.False(t, other.Overlaps(request.Avoid[0]), "%s", other)
+	require.Len(t, store.claims, 1)
+	request.Avoid, request.Idle = []netip.Prefix{other}, false
+	used, err := Claim(t.Context(), store, request)
+	require.NoError(t, err)
+	require.Equal(t, other, used, "what is in use does not move")
+}

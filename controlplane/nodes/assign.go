@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
@@ -124,6 +125,12 @@ func gateways(nodes []corev1.Node, held map[string]v1alpha1.FabricNodeSpec, in I
 			names = append(names, n.Name)
 		}
 	}
+	// A gateway that the record has no place for would be one that no peer knows.
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(min(1, held[b].GatewayID), min(1, held[a].GatewayID))
+	})
+	names = names[:min(len(names), identity.MaxGateways)]
+	slices.Sort(names)
 	return names
 }
 

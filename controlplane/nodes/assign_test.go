@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
@@ -93,6 +94,26 @@ func TestGatewaySelector(t *testing.T) {
 
 // Property: over random joins and departures no two nodes share an address or
 // a gateway id, nobody has host 0, and who stays keeps what it had.
+// No more gateways than a record lists; those that are one stay.
+func TestManyGateways(t *testing.T) {
+	label := map[string]string{"gateway": "yes"}
+	in := Input{Gateways: v1alpha1.GatewaySpec{Selector: label}, Now: now, Existing: []v1alpha1.FabricNode{fabricNode("z", "", 9)}}
+	in.Nodes = append(in.Nodes, node("z", true, time.Hour, label))
+	for i := range 20 {
+		in.Nodes = append(in.Nodes, node(fmt.Sprintf("a%02d", i), true, time.Hour, label))
+	}
+	gateways := 0
+	got := Assign(in)
+	for _, spec := range got {
+		if spec.GatewayID != 0 {
+			gateways++
+		}
+	}
+	require.Equal(t, identity.MaxGateways, gateways)
+	require.EqualValues(t, 9, got["z"].GatewayID)
+	require.Zero(t, got["a19"].GatewayID)
+}
+
 func TestAssignIsStableAndUnique(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	network := netip.MustParsePrefix("100.64.0.0/28")

@@ -175,6 +175,7 @@ func (p *prefixes) claim(ctx context.Context, pools []v1alpha1.CIDR, key v1alpha
 	return ipam.Claim(ctx, p.store, ipam.Request{
 		Key: key, Bits: bits, Pools: ipam.ParsePrefixes(pools), Avoid: avoid,
 		Reclaimable: reclaimable,
+		Idle:        true, // what the Neighbor has is not claimed again
 		Own:         func(c *v1alpha1.PrefixClaim) bool { return c.Spec.Identity == key.Identity && reclaimable(c) },
 		Kept:        kept,
 	})

@@ -96,8 +96,10 @@ type GatewaySpec struct {
 
 // PortsSpec are the port numbers that Weft uses.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.overlay) || (self.overlay != 4789 && self.overlay != 8472)",message="overlay ports 4789 and 8472 belong to other VXLAN users; choose another"
+// +kubebuilder:validation:XValidation:rule="!has(self.overlay) || !(self.overlay in [4789, 8472])",message="overlay ports 4789 and 8472 belong to other VXLAN users; choose another"
+// +kubebuilder:validation:XValidation:rule="!has(self.lane) || !(self.lane in [4789, 8472])",message="lane ports 4789 and 8472 belong to VXLAN users; choose another"
 // +kubebuilder:validation:XValidation:rule="!has(self.overlay) || !has(self.lane) || self.overlay != self.lane",message="the overlay and the lane need two different UDP ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.agent) || !has(self.metrics) || self.agent != self.metrics",message="the agent API and the metrics need two different TCP ports"
 type PortsSpec struct {
 	// Lane is the UDP port of the first WireGuard lane: the one port that a
 	// firewall must let in.
@@ -136,6 +138,8 @@ const (
 )
 
 // RoutingSpec places Weft's routes among those of the CNI.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.table) || !(self.table in [253, 254, 255])",message="route tables 253, 254 and 255 (default, main, local) belong to the system; choose another"
 type RoutingSpec struct {
 	// Table is the number of Weft's own route table.
 	// +optional
