@@ -91,13 +91,14 @@ func (e *Executor) Apply(ctx context.Context, p plan.Plan) (Report, error) {
 	r.ensurePeers()
 	r.ensureRoutes()
 
-	// Break, in the reverse order.
+	// Break, in the reverse order. A device goes before its programs and its
+	// place in the firewall: its peers send until then.
 	r.pruneRoutes()
 	r.prunePeers()
+	r.pruneDevices()
 	r.pruneFirewallSets()
 	r.pruneAttachments()
 	r.pruneMapEntries()
-	r.pruneDevices()
 	r.pruneFirewall()
 	r.prunePins()
 

@@ -95,8 +95,8 @@ func (r *run) attachTCX(a attachment, device netlink.Link, program *ebpf.Program
 	return attached.Pin(path)
 }
 
-// pruneAttachments removes the pins of devices that the plan does not name. The
-// programs stay on until the device goes, unless it is one that stays.
+// pruneAttachments removes the pins of devices that the plan does not name and
+// that are gone: with its pin a program leaves a device that is still there.
 func (r *run) pruneAttachments() {
 	wanted := map[string]bool{}
 	for _, attachments := range r.attachments() {
@@ -111,8 +111,12 @@ func (r *run) pruneAttachments() {
 			continue
 		}
 		for _, pin := range pins {
-			if wanted[attachmentName(pin.Name())] {
+			device, name := splitPin(pin.Name())
+			if wanted[name] {
 				continue
+			}
+			if left, err := findDevice(device); !r.fail(err) || left != nil {
+				continue // why it is left has been reported
 			}
 			if r.fail(os.Remove(filepath.Join(r.options.PinRoot, folder, pin.Name()))) {
 				r.did("remove", "pin", pin.Name())
@@ -121,12 +125,13 @@ func (r *run) pruneAttachments() {
 	}
 }
 
-// attachmentName strips the fingerprint from the name of a program's pin.
-func attachmentName(pin string) string {
+// splitPin returns the device and the attachment's name from the name of a pin,
+// of which a program's ends with its fingerprint.
+func splitPin(pin string) (device, attachment string) {
 	for _, direction := range []string{"-ingress", "-egress"} {
 		if device, _, found := strings.Cut(pin, direction); found {
-			return device + direction
+			return device, device + direction
 		}
 	}
-	return pin
+	return pin, pin
 }

@@ -116,6 +116,11 @@ func forwardRules(f *plan.Firewall) []ruleSpec {
 func entryRules() []ruleSpec {
 	return []ruleSpec{
 		all("channel by lanes only", destination6(setChannel), notFromLane(), notFrom("lo"), drop(dropChannel)),
+		// Tracking takes up a connection in the middle, in whatever direction it sees
+		// first: what a pod still sends on one whose grant has ended would turn it
+		// into a flow that we opened.
+		all("pods' part of revoked flows", notFromLane(), notFrom(plan.OverlayDevice), destination(setForeign), notDestination(setGranted),
+			tracked(expr.CtStateBitNEW), notOpening(), drop(dropNotGranted)),
 		all("flows that are known", tracked(expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept()),
 		all("from a lane", fromLane(), gotoChain("access")),
 		all("from the overlay", from(plan.OverlayDevice), gotoChain("access")),

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,6 +97,99 @@ func TestAccess(t *testing.T) {
 	require.False(t, inbound().IsValid())
 	require.True(t, outbound().IsValid())
 	require.Equal(t, netip.Addr{}, askUDP(t, "weft-hands-far", granted, udp(pod, 7000)))
+}
+
+// A grant ends while our pod is sending on a connection that it let in. The
+// pod's next segment must not count as a flow that the pod opens.
+func TestRevokedStream(t *testing.T) {
+	world(t, plan.OverlayDevice)
+	executor := newExecutor(t, t.TempDir())
+	cleanUp(t, executor)
+	applied(t, executor, firewallOnly())
+	inbound := openStream(t, "weft-hands-far", "100.70.0.9", "weft-hands-pod", "10.244.1.5:7001")
+	outbound := openStream(t, "weft-hands-pod", "10.244.1.5", "weft-hands-far", "100.70.0.9:7001")
+	require.NoError(t, inbound(time.Second))
+	require.NoError(t, outbound(time.Second))
+
+	revoked := firewallOnly()
+	revoked.Firewall.Granted = nil
+	applied(t, executor, revoked)
+	require.Error(t, inbound(time.Second))
+	require.NoError(t, outbound(time.Second))
+}
+
+// A grant ends together with a change of the rules, as by an upgrade.
+func TestRevokedWithNewTable(t *testing.T) {
+	world(t, plan.OverlayDevice)
+	serveAll(t)
+	executor := newExecutor(t, t.TempDir())
+	cleanUp(t, executor)
+	applied(t, executor, firewallOnly())
+	inbound := openUDP(t, "weft-hands-far", "100.70.0.9", "10.244.1.5:7000")
+	require.True(t, inbound().IsValid())
+
+	revoked := firewallOnly()
+	revoked.Firewall.Granted = nil
+	revoked.Firewall.OverlayPort++
+	report := applied(t, executor, revoked)
+	require.Equal(t, "nftables table", report.Changes[0].Kind)
+	require.False(t, inbound().IsValid())
+}
+
+// openStream connects from one namespace to another, whose end sends all the
+// time. The function throws away what has arrived, sends a byte, and waits for
+// the byte that says that it has come.
+func openStream(t *testing.T, namespace, source, serverNamespace, server string) func(time.Duration) error {
+	t.Helper()
+	var listener net.Listener
+	inNamespace(t, serverNamespace, func() {
+		var err error
+		listener, err = net.Listen("tcp4", server)
+		require.NoError(t, err)
+	})
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer connection.Close()
+		go func() {
+			for buffer := make([]byte, 1); ; {
+				if _, err := connection.Read(buffer); err != nil {
+					return
+				}
+				_, _ = connection.Write([]byte("!"))
+			}
+		}()
+		for {
+			if _, err := connection.Write([]byte(".")); err != nil {
+				return
+			}
+			time.Sleep(time.Millisecond) // the pace of a stream
+		}
+	}()
+	var connection net.Conn
+	inNamespace(t, namespace, func() {
+		var err error
+		connection, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).Dial("tcp4", server)
+		require.NoError(t, err)
+	})
+	t.Cleanup(func() { _ = connection.Close() })
+	return func(patience time.Duration) error {
+		if _, err := connection.Write([]byte("?")); err != nil {
+			return err
+		}
+		if err := connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		for buffer := make([]byte, 1); buffer[0] != '!'; {
+			if _, err := connection.Read(buffer); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // serveAll answers on port 7000 of the pod and of every remote pod.

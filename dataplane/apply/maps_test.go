@@ -79,6 +79,37 @@ func TestMapContent(t *testing.T) {
 	require.Empty(t, applied(t, newExecutor(t, state), p).Changes, "read back, not remembered")
 }
 
+// A neighbor goes and another gets its index in one step. The new one's row comes
+// only after nothing leads to it any more under the former's names.
+func TestIndexOfAnother(t *testing.T) {
+	executor := newExecutor(t, t.TempDir())
+	cleanUp(t, executor)
+	former := gatewayPlan()
+	former.Lanes, former.Maps.Links = nil, nil
+	applied(t, executor, former)
+
+	p := gatewayPlan()
+	p.Lanes, p.Maps.Links = nil, nil
+	row := bpfgen.BorderWeftRowKey{Link: 1, Cluster: 1, Network: 1}
+	p.Maps.Rows4[row] = bpfgen.BorderWeftRow4{Local: be32("100.73.0.0"), Wire: be32("240.9.0.0"), Mask: be32("255.255.0.0"), Delta: 8}
+	p.Maps.View4[100<<8|73] = p.Maps.View4[100<<8|70]
+	delete(p.Maps.View4, 100<<8|70)
+	p.Maps.Wire4[240<<8|9] = p.Maps.Wire4[240<<8|1]
+	delete(p.Maps.Wire4, 240<<8|1)
+	require.Equal(t, []apply.Change{
+		{Action: "remove", Kind: "map entries", Object: "1 of weft_rows4"},
+		{Action: "change", Kind: "map entries", Object: "1 of weft_wire4"},
+		{Action: "change", Kind: "map entries", Object: "1 of weft_view4"},
+		{Action: "remove", Kind: "map entries", Object: "1 of weft_view4"},
+		{Action: "remove", Kind: "map entries", Object: "1 of weft_wire4"},
+		{Action: "change", Kind: "map entries", Object: "1 of weft_rows4"},
+	}, applied(t, executor, p).Changes)
+	var value bpfgen.BorderWeftRow4
+	require.NoError(t, pinned(t, "weft_rows4").Lookup(row, &value))
+	require.Equal(t, p.Maps.Rows4[row], value)
+	require.Empty(t, applied(t, executor, p).Changes)
+}
+
 // Words are written and read back, also by a restarted agent; what is not named
 // becomes zero.
 func TestWords(t *testing.T) {

@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -24,7 +25,7 @@ func (r *run) syncMaps(set *mapSet) {
 	syncHash(r, set, bpfgen.BorderMapWeftNodes4, wanted.Nodes4)
 	syncArray(r, set, bpfgen.BorderMapWeftGateways4, wanted.Gateways4)
 	syncHash(r, set, bpfgen.BorderMapWeftPlaces4, wanted.Places4)
-	syncHash(r, set, bpfgen.BorderMapWeftRows4, wanted.Rows4)
+	r.syncRows(set)
 	syncHash(r, set, bpfgen.BorderMapWeftTheirs4, wanted.Theirs4)
 	r.syncLinks(set)
 	syncArray(r, set, bpfgen.BorderMapWeftTransit, wanted.Transit)
@@ -68,6 +69,44 @@ func (r *run) syncLengths(m *ebpf.Map, want bpfgen.BorderWeftLengths) {
 	if both != want {
 		r.breakMaps = append(r.breakMaps, func() { put(want) })
 	}
+}
+
+// syncRows holds back a row whose key now stands for another network, as after a
+// neighbor has gone and another has got its index: as long as the former's
+// prefixes are in the other tables, they would lead into the new one's network,
+// and its packets would count as the new one's. Until those are gone, the row is
+// missing, which is a drop with a reason.
+func (r *run) syncRows(set *mapSet) {
+	name := bpfgen.BorderMapWeftRows4
+	have, err := known(set, name, readHash[bpfgen.BorderWeftRowKey, bpfgen.BorderWeftRow4])
+	if !r.fail(err) {
+		return
+	}
+	now, later := maps.Clone(r.plan.Maps.Rows4), map[bpfgen.BorderWeftRowKey]bpfgen.BorderWeftRow4{}
+	var former []bpfgen.BorderWeftRowKey
+	for key, row := range now {
+		if before, exists := have[key]; exists && (before.Local != row.Local || before.Mask != row.Mask) {
+			delete(now, key)
+			later[key], former = row, append(former, key)
+		}
+	}
+	if len(later) > 0 {
+		// The first to be undone is the last to be done.
+		r.breakMaps = append(r.breakMaps, func() { r.putRows(set, later) })
+	}
+	if !deleteEntries(r, set.byName[name], former) {
+		delete(set.known, name)
+		return
+	}
+	for _, key := range former {
+		delete(have, key)
+	}
+	syncHash(r, set, name, now)
+}
+
+func (r *run) putRows(set *mapSet, rows map[bpfgen.BorderWeftRowKey]bpfgen.BorderWeftRow4) {
+	delete(set.known, bpfgen.BorderMapWeftRows4)
+	writeEntries(r, set.byName[bpfgen.BorderMapWeftRows4], "change", rows)
 }
 
 // syncLinks fills in the lanes' interface indexes and keeps the counts.

@@ -59,6 +59,18 @@ func destination(set string) []expr.Any {
 	return append(isIPv4(), network(16, 4), &expr.Lookup{SourceRegister: 1, SetName: set})
 }
 
+func notDestination(set string) []expr.Any {
+	return append(isIPv4(), network(16, 4), &expr.Lookup{SourceRegister: 1, SetName: set, Invert: true})
+}
+
+// notOpening matches TCP segments other than the first of a connection.
+func notOpening() []expr.Any {
+	const syn, rst, ack = 0x02, 0x04, 0x10
+	return append(protocol(unix.IPPROTO_TCP), transport(13, 1),
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{syn | rst | ack}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{syn}})
+}
+
 func destination6(set string) []expr.Any {
 	return append(isIPv6(), network(24, 16), &expr.Lookup{SourceRegister: 1, SetName: set})
 }
@@ -82,12 +94,20 @@ func notFrom(device string) []expr.Any {
 	}
 }
 
-func fromLane() []expr.Any {
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Lookup{SourceRegister: 1, SetName: setLanes}}
-}
+func fromLane() []expr.Any { return laneName(expr.CmpOpEq) }
 
-func notFromLane() []expr.Any {
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Lookup{SourceRegister: 1, SetName: setLanes, Invert: true}}
+func notFromLane() []expr.Any { return laneName(expr.CmpOpNeq) }
+
+// laneName compares the incoming device's name with what all lanes' begin with:
+// "weft" and a digit, whose upper four bits are 3.
+func laneName(op expr.CmpOp) []expr.Any {
+	mask := make([]byte, unix.IFNAMSIZ)
+	copy(mask, "\xff\xff\xff\xff\xf0")
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: unix.IFNAMSIZ, Mask: mask, Xor: make([]byte, unix.IFNAMSIZ)},
+		&expr.Cmp{Op: op, Register: 1, Data: deviceName("weft0")},
+	}
 }
 
 func to(device string) []expr.Any {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	mdnetlink "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -94,11 +93,17 @@ func (r *run) syncFirewall(remove bool) error {
 	if err != nil {
 		return err
 	}
+	var gone revoked
 	if !same {
-		return r.replaceTable(connection, want)
+		if gone, err = lostByReplacing(connection, want); err != nil {
+			return err
+		}
+		if err := r.replaceTable(connection, want); err != nil {
+			return err
+		}
+		return r.forgetFlows(gone)
 	}
 	changed := []string{}
-	var gone revoked
 	for _, set := range want.sets {
 		if set.dynamic != nil {
 			continue
@@ -127,6 +132,37 @@ func (r *run) syncFirewall(remove bool) error {
 		r.did("change", "nftables set", name)
 	}
 	return r.forgetFlows(gone)
+}
+
+// lostByReplacing returns what a new table grants no more, compared with the one
+// that is there.
+func lostByReplacing(connection *nftables.Conn, want ruleset) (revoked, error) {
+	var gone revoked
+	exists, err := tableExists(connection)
+	if err != nil || !exists {
+		return gone, err
+	}
+	present, err := connection.GetSets(nftTable())
+	if err != nil {
+		return gone, fmt.Errorf("list nftables sets: %w", err)
+	}
+	for _, set := range want.sets {
+		granted, foreign := set.name == setGranted, set.name == setForeign
+		if !granted && !foreign || !slices.ContainsFunc(present, func(s *nftables.Set) bool { return s.Name == set.name }) {
+			continue
+		}
+		listed, err := connection.GetSetElements(set.definition())
+		if err != nil {
+			return gone, fmt.Errorf("list nftables set %s: %w", set.name, err)
+		}
+		surplus := slices.DeleteFunc(slices.Collect(maps.Keys(set.parse(listed))), func(e element) bool { return set.elements[e] })
+		if granted {
+			gone.granted = surplus
+		} else {
+			gone.foreign = surplus
+		}
+	}
+	return gone, nil
 }
 
 // replaceTable swaps the whole table in one transaction: there is no moment
@@ -169,9 +205,6 @@ func (r *run) replaceTable(connection *nftables.Conn, want ruleset) error {
 
 func (s setSpec) definition() *nftables.Set {
 	set := &nftables.Set{Table: nftTable(), Name: s.name, KeyType: s.key, Interval: s.interval}
-	if s.key == nftables.TypeIFName {
-		set.KeyByteOrder = binaryutil.NativeEndian // or `nft list` cannot print the names
-	}
 	if s.dynamic != nil {
 		set.Dynamic, set.HasTimeout = true, true
 		set.Size, set.Timeout = s.dynamic.size, s.dynamic.timeout

@@ -20,7 +20,7 @@ type ruleset struct {
 	chains   []chainSpec
 }
 
-// setSpec is a set of addresses, ports or device names whose elements follow the
+// setSpec is a set of addresses or ports whose elements follow the
 // plan, or a dynamic one that rules fill.
 type setSpec struct {
 	name     string
@@ -75,7 +75,6 @@ const (
 	setGranted     = "granted"
 	setChannel     = "channel"
 	setLanePorts   = "lane_ports"
-	setLanes       = "lanes"
 	setFragments   = "outer_fragments"
 	setInitiations = "initiations"
 )
@@ -91,7 +90,6 @@ func planSets(p plan.Plan) []setSpec {
 		{name: setGranted, key: nftables.TypeIPAddr, interval: true, elements: intervals(f.Granted)},
 		{name: setChannel, key: nftables.TypeIP6Addr, elements: addresses(f.ChannelAddresses, netip.Addr.Is6)},
 		{name: setLanePorts, key: nftables.TypeInetService, elements: ports(f.LanePorts)},
-		{name: setLanes, key: nftables.TypeIFName, elements: laneNames(p.Lanes)},
 	}
 }
 
@@ -109,14 +107,6 @@ func ports(list []uint16) map[element]bool {
 	elements := map[element]bool{}
 	for _, port := range list {
 		elements[element{start: string([]byte{byte(port >> 8), byte(port)})}] = true
-	}
-	return elements
-}
-
-func laneNames(lanes []plan.Lane) map[element]bool {
-	elements := map[element]bool{}
-	for _, lane := range lanes {
-		elements[element{start: string(deviceName(lane.Device))}] = true
 	}
 	return elements
 }
