@@ -17,6 +17,11 @@ func (l *Lab) Exec(node string, command *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
+	// As part of the node it gets the node's share of the processors, and ends
+	// with the lab.
+	if err := machine.EnterCgroup(n.Name); err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	return l.run(n, command, func(child *os.Process) {

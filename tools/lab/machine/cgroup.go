@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,17 @@ import (
 // CgroupRoot is the lab's cgroup in every hierarchy. Each node's processes and
 // pods live below it, in a cgroup namespace whose root is CgroupRoot/<node>.
 const CgroupRoot = "weft-lab"
+
+// Shares of the processors, in the units of cpu.shares. By default a cgroup
+// weighs no more than one single thread beside it: neither a whole lab beside
+// a busy compiler, nor all pods of a node beside one daemon of the node. On a
+// machine of its own a node has all processors, and its pods most of them.
+const (
+	labShares = 64 << 10
+	podShares = 8 << 10
+	// podGroup is where containerd puts the pods of a node.
+	podGroup = "k8s.io"
+)
 
 // Hierarchy is a mounted cgroup hierarchy.
 type Hierarchy struct {
@@ -109,8 +121,30 @@ func EnterCgroup(name string) error {
 				return err
 			}
 		}
+		if err := share(h, dir); err != nil {
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
 			return fmt.Errorf("enter cgroup %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// share gives the lab and the pods of the node's cgroup dir their shares. (Version
+// 2 allows no pods below a cgroup that has processes of its own.)
+func share(h Hierarchy, dir string) error {
+	lab := filepath.Join(filepath.Dir(dir), "cpu.shares")
+	if _, err := os.Stat(lab); h.Type != "cgroup" || errors.Is(err, fs.ErrNotExist) {
+		return nil // not the hierarchy of the processors
+	}
+	pods := filepath.Join(dir, podGroup)
+	if err := os.Mkdir(pods, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make cgroup %s: %w", pods, err)
+	}
+	for file, shares := range map[string]int{lab: labShares, filepath.Join(pods, "cpu.shares"): podShares} {
+		if err := os.WriteFile(file, []byte(strconv.Itoa(shares)), 0); err != nil {
+			return fmt.Errorf("write %s: %w", file, err)
 		}
 	}
 	return nil
