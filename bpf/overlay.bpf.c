@@ -48,9 +48,14 @@ WEFT_INLINE int weft_parse_overlay(struct __sk_buff *skb, struct weft_packet *pa
 	return result ? result : weft_check_addresses4(packet);
 }
 
+/* Only nodes of our own cluster probe each other: what a node can reach is
+ * nobody else's business, and a peer's datagram to or from that port is data. */
 WEFT_INLINE bool weft_between_nodes(const struct weft_packet *packet, const struct weft_place4 *destination)
 {
-	return destination->flags & WEFT_PLACE_FABRIC && weft_is_probe(packet);
+	struct weft_place4 source;
+
+	return destination->flags & WEFT_PLACE_FABRIC && weft_is_probe(packet) &&
+	       weft_place(packet->source, &source) && source.flags & WEFT_PLACE_FABRIC;
 }
 
 /* The lane of the link to a remote cluster. */
@@ -141,7 +146,7 @@ WEFT_INLINE int weft_deliver(struct __sk_buff *skb, struct weft_packet *packet)
 		return weft_out_by_lane(net.cluster, WEFT_NOT_GATEWAY);
 	if (!weft_place(packet->destination, &place) || !(place.flags & WEFT_PLACE_LOCAL))
 		return -WEFT_NO_PLACE;
-	if (packet->destination == weft_fabric_address && weft_is_probe(packet))
+	if (packet->destination == weft_fabric_address && weft_between_nodes(packet, &place))
 		return weft_reflect_node_probe(skb, packet);
 	return weft_to_host(skb);
 }

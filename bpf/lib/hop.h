@@ -5,12 +5,17 @@
 #include "packet.h"
 #include "redirect.h"
 
-/* Bytes at L3 of the longest packet that this becomes on the wire. The length
- * of an aggregate (GSO) says nothing. */
+#define WEFT_GSO_BY_FRAGS 0xffff /* include/linux/skbuff.h */
+
+/* Bytes at L3 of the longest packet that this becomes on the wire; 0: unknown.
+ * The length of an aggregate (GSO) says nothing. Those of SCTP tell no size of
+ * their parts: the stack that sent it here has compared each with the route. */
 WEFT_INLINE __u32 weft_wire_length(const struct __sk_buff *skb, const struct weft_packet *packet)
 {
 	if (!skb->gso_size)
 		return packet->length;
+	if (skb->gso_size == WEFT_GSO_BY_FRAGS)
+		return 0;
 	return packet->l4 - weft_l3_offset + packet->l4_header + skb->gso_size;
 }
 

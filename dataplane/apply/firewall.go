@@ -137,7 +137,6 @@ func accessRules(p plan.Plan) []ruleSpec {
 		all("other IPv6", isIPv6(), drop(dropIPv6)),
 
 		all("ping of a node", destination(setOwnNodes), echoRequest, accept()),
-		all("probe of a node", destination(setOwnNodes), destinationPort(unix.IPPROTO_UDP, f.ProbePort), accept()),
 		all("other ports of a node", destination(setOwnNodes), drop(dropFabricAddress)),
 
 		all("pods by grant", destination(setOwnPods), source(setGranted), accept()),

@@ -54,6 +54,16 @@ func probeFixtures() (all []Fixture) {
 	out := probePacket("100.127.0.1", "100.127.0.2", 64, 5000, port, request)
 	add("node probe leaves", bpfgen.OverlayEgress, out, out, Output{Verdict: Pass, Framed: true})
 
+	// What looks like a probe but is not between nodes of ours is data.
+	peer := probePacket("100.70.0.9", "100.127.0.1", 64, 5000, port, request)
+	add("a peer's datagram to a node's probe port", bpfgen.OverlayIngress, peer, peer, Output{Verdict: Pass, Counted: true})
+	all[len(all)-1].In.Sender = TwinUnderlay
+	peer = probePacket("100.70.0.9", "100.127.0.1", 64, port, 5000, answer)
+	add("a peer's datagram from its probe port", bpfgen.OverlayIngress, peer, peer, Output{Verdict: Pass, Counted: true})
+	all[len(all)-1].In.Sender = TwinUnderlay
+	pod := probePacket("10.244.1.5", "100.127.0.2", 64, 5000, port, request)
+	add("a pod's datagram to a node's probe port", bpfgen.OverlayEgress, pod, pod, Output{Verdict: Pass, Framed: true, Counted: true})
+
 	invalid := map[string][]byte{
 		"of a strange type":     probePacket("240.0.16.0", "100.127.0.0", 64, 5000, port, strange),
 		"of the next version":   probePacket("240.0.16.0", "100.127.0.0", 64, 5000, port, next),
@@ -119,6 +129,11 @@ func stackFixtures() (all []Fixture) {
 	in = udp("10.244.1.5", "100.72.0.9", 64, 3500)
 	add("UDP aggregate of segments that fit", bpfgen.LaneEgress, in, udp("100.90.1.5", "100.72.0.9", 63, 3500), 3, bpfgen.ReasonForwarded, 1372)
 	add("UDP aggregate of segments that do not", bpfgen.LaneEgress, in, in, 3, bpfgen.ReasonTooBig, 1373)
+	sctp := func(s, d string, ttl uint8) []byte {
+		return Serialize(ip(s, d, ttl, layers.IPProtocolSCTP), gopacket.Payload(make([]byte, 3500)))
+	}
+	add("SCTP aggregate, whose parts the stack has measured", bpfgen.LaneEgress, sctp("10.244.1.5", "100.72.0.9", 64), sctp("100.90.1.5", "100.72.0.9", 63),
+		3, bpfgen.ReasonForwarded, gsoByFrags)
 	return all
 }
 

@@ -227,7 +227,7 @@ func (m *model) send() error {
 		if place == nil {
 			return drop(bpfgen.ReasonNoPlace)
 		}
-		m.out.Counted = !(place.Fabric && m.isProbe())
+		m.out.Counted = !m.isNodeProbe()
 		m.out.Framed = true
 		if place.Local {
 			m.out.Verdict = Redirect
@@ -294,7 +294,7 @@ func (m *model) receive() error {
 	if place := m.place(m.ip.destination); place == nil || !place.Local {
 		return drop(bpfgen.ReasonNoPlace)
 	}
-	if m.ip.destination == m.FabricAddress && m.isProbe() {
+	if m.ip.destination == m.FabricAddress && m.isNodeProbe() {
 		return m.reflect(func(probe []byte) { copy(probe[24:], Probe{Reach: m.Reach}.String()[24:]) }, true)
 	}
 	return nil

@@ -127,6 +127,9 @@ func (m *model) parseAndCheck() error {
 	return m.checkAddresses()
 }
 
+// gsoByFrags is GSO_BY_FRAGS: an aggregate whose parts differ in size (SCTP).
+const gsoByFrags = 0xffff
+
 // ends says that the host's stack has to see the packet.
 func (m *model) ends(hop bool, mtu uint32) bool {
 	if hop && m.ip.ttl <= 1 {
@@ -134,6 +137,9 @@ func (m *model) ends(hop bool, mtu uint32) bool {
 		return true
 	}
 	length := uint32(m.ip.length)
+	if m.in.GSOSize == gsoByFrags {
+		return false
+	}
 	if m.in.GSOSize > 0 {
 		length = uint32(m.ip.headerLength) + m.in.GSOSize
 		if m.ip.protocol == 6 && m.ip.l4 != nil {
@@ -155,6 +161,12 @@ func (m *model) isProbe() bool {
 	}
 	port := int(m.ProbePort)
 	return uint16At(m.ip.l4, 0) == port || uint16At(m.ip.l4, 2) == port
+}
+
+// isNodeProbe: of one node of this cluster to another.
+func (m *model) isNodeProbe() bool {
+	from, to := m.place(m.ip.source), m.place(m.ip.destination)
+	return m.isProbe() && from != nil && from.Fabric && to != nil && to.Fabric
 }
 
 func (m *model) checkHost0(fromNode bool, fromRow *Row, toNode bool, toRow *Row) (isProbe bool, err error) {

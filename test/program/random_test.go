@@ -159,7 +159,7 @@ func (g *generator) input() Input {
 		}
 	}
 	if g.chance(3) {
-		in.GSOSize = pick(g, uint32(1000), 1348, 1360, 1388, 1400, 1401, 9000)
+		in.GSOSize = pick(g, uint32(1000), 1348, 1360, 1388, 1400, 1401, 9000, gsoByFrags)
 	}
 	g.damage(&in)
 	return in
