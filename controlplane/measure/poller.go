@@ -47,6 +47,8 @@ type result struct {
 	at      time.Time // of measurements
 	failed  error     // of the last turn
 	read    agent.Measurements
+	// fragments of the gateway's links, as the far ends count them.
+	fragments map[Path]fragmentCount
 }
 
 // Run polls until ctx ends.
@@ -100,6 +102,7 @@ func (p *Poller) store(a agentclient.Agent, read agent.Measurements, err error) 
 	r.gateway, r.failed = a.GatewayID, err
 	if err == nil {
 		r.at, r.read = p.Now(), read
+		r.fragments = followFragments(r.fragments, read.Links, r.at)
 	}
 	p.results[a.Node] = r
 }
@@ -125,6 +128,9 @@ type View struct {
 	Links []agent.Link
 	// Active is the set of (own gateway, cluster index, remote gateway) in use.
 	Active map[Path]bool
+	// Fragmenting is the set of links whose outer packets have arrived in
+	// fragments in the last minutes.
+	Fragmenting map[Path]bool
 	// Unreadable names gateways (nodes) and why they could not be read.
 	Unreadable map[string]string
 }
@@ -138,7 +144,7 @@ type Path struct {
 func (p *Poller) View() View {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	v := View{Active: map[Path]bool{}, Unreadable: map[string]string{}}
+	v := View{Active: map[Path]bool{}, Fragmenting: map[Path]bool{}, Unreadable: map[string]string{}}
 	for node, r := range p.results {
 		if p.Now().Sub(r.at) > stale {
 			why := "no answer yet"
@@ -149,6 +155,11 @@ func (p *Poller) View() View {
 			continue
 		}
 		v.Links = append(v.Links, r.read.Links...)
+		for path, count := range r.fragments {
+			if count.rising(p.Now()) {
+				v.Fragmenting[path] = true
+			}
+		}
 		for _, c := range r.read.Clusters {
 			if c.Active != 0 {
 				v.Active[Path{OwnGateway: r.gateway, ClusterIndex: c.ClusterIndex, RemoteGateway: c.Active}] = true
@@ -160,14 +171,18 @@ func (p *Poller) View() View {
 
 // summary is equal for two views that differ only in figures.
 func (v View) summary() string {
-	states := map[Path]v1alpha1.PathState{}
+	type state struct {
+		path      v1alpha1.PathState
+		largeLost bool
+	}
+	states := map[Path]state{}
 	for _, l := range v.Links {
-		states[Path{l.OwnGateway, l.ClusterIndex, l.RemoteGateway}] = l.State
+		states[pathOf(l)] = state{l.State, l.LargeLost}
 	}
 	unreadable := map[string]bool{}
 	for node := range v.Unreadable {
 		unreadable[node] = true
 	}
 	// fmt prints maps sorted by key.
-	return fmt.Sprint(states, v.Active, unreadable)
+	return fmt.Sprint(states, v.Active, v.Fragmenting, unreadable)
 }

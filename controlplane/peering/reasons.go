@@ -28,4 +28,8 @@ const (
 	ReasonProbing    = "Probing"
 	ReasonNotReady   = "NotReady"
 	ReasonUnreadable = "MeasurementsUnreadable"
+
+	ReasonWhole            = "PacketsWhole"
+	ReasonOuterFragments   = "OuterFragments"
+	ReasonLargePacketsLost = "LargePacketsLost"
 )

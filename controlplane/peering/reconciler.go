@@ -237,10 +237,7 @@ func (r *Reconciler) stateUnusable(fc *v1alpha1.ForeignCluster, s *snapshot, v V
 	if v.Duplicate != "" {
 		f = no(ReasonDuplicate, "%s", duplicateMessage(v))
 	}
-	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
-		f = connectedFinding(fc.Name, &n.Spec, r.View(), f, r.Channels.Status(fc.Spec.Identity))
-	}
-	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+	r.stateStanding(fc, s, f)
 }
 
 // hopeless is why no Neighbor can be made until somebody changes an object.
@@ -252,8 +249,15 @@ func (h hopeless) Unwrap() error { return h.error }
 func (r *Reconciler) stateHopeless(fc *v1alpha1.ForeignCluster, s *snapshot, err error) {
 	f := no(ReasonNoNeighbor, "%s", err)
 	f.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
+	r.stateStanding(fc, s, f)
+}
+
+// stateStanding fills in what the probes see of a Neighbor that stands, else f.
+func (r *Reconciler) stateStanding(fc *v1alpha1.ForeignCluster, s *snapshot, f finding) {
 	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
-		f = connectedFinding(fc.Name, &n.Spec, r.View(), f, r.Channels.Status(fc.Spec.Identity))
+		view := r.View()
+		f = connectedFinding(fc.Name, &n.Spec, view, f, r.Channels.Status(fc.Spec.Identity))
+		stateMTU(fc, &n.Spec, view)
 	}
 	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
 }
@@ -265,6 +269,7 @@ func (r *Reconciler) stateProgress(fc *v1alpha1.ForeignCluster, neighbor *v1alph
 	channelFinding(fc.Name, status).set(&fc.Status, v1alpha1.ConditionChannelReady, fc.Generation)
 	networks.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
 	connectedFinding(fc.Name, &neighbor.Spec, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+	stateMTU(fc, &neighbor.Spec, view)
 	fc.Status.Networks = remapped(&neighbor.Spec)
 	if paths := pathsOf(fc.Name, neighbor.Spec.ClusterIndex, view); len(paths) > 0 || len(view.Unreadable) == 0 {
 		fc.Status.Paths = paths // what cannot be read stays as it was

@@ -110,6 +110,9 @@ const (
 	ConditionNetworksReady = "NetworksReady"
 	// ConditionConnected: probes over the data path are answered.
 	ConditionConnected = "Connected"
+	// ConditionMTUSound: packets of full size cross the links, in one piece.
+	// Absent while no link is up. Nothing else waits for it.
+	ConditionMTUSound = "MTUSound"
 	// ConditionReady is the summary on FabricConfig and FabricNode.
 	ConditionReady = "Ready"
 )

@@ -171,7 +171,27 @@ func clusterProblems(in Input, fcl *v1alpha1.ForeignCluster) []Problem {
 			})
 		}
 	}
+	if problem, ok := mtuProblem(fcl, object); ok {
+		found = append(found, problem)
+	}
 	return found
+}
+
+// mtuProblem reports packets of full size that do not cross whole, though the
+// links are up.
+func mtuProblem(fcl *v1alpha1.ForeignCluster, object string) (Problem, bool) {
+	sound := meta.FindStatusCondition(fcl.Status.Conditions, v1alpha1.ConditionMTUSound)
+	if sound == nil || sound.Status != metav1.ConditionFalse {
+		return Problem{}, false
+	}
+	target := "a gateway of " + fcl.Name
+	if record, err := identity.ParseRecord(newest(fcl)); err == nil && len(record.Gateways) > 0 && len(record.Gateways[0].Endpoints) > 0 {
+		target = record.Gateways[0].Endpoints[0]
+	}
+	return Problem{
+		Object: object, What: fmt.Sprintf("not %s: %s", sound.Type, sound.Message),
+		Do: fmt.Sprintf("on our gateways, find the largest SIZE with which `ping -M do -s SIZE %s` is answered, then `ip link set dev INTERFACE mtu SIZE+28`", target),
+	}, true
 }
 
 // conditionProblem reports the first condition of a ForeignCluster that is not

@@ -144,6 +144,15 @@ func TestProblems(t *testing.T) {
 			"cluster b", "b ended the peering", "weftctl unpeer b"},
 		"one link down": {func(in *Input) { in.Clusters[0].Status.Paths[0].State = v1alpha1.PathDown },
 			"cluster b, link 1-1", "not answered", "UDP 198.51.100.7"},
+		"underlay's MTU too small": {func(in *Input) {
+			in.Clusters[0].Status.Conditions = append(in.Clusters[0].Status.Conditions,
+				conditions(metav1.ConditionFalse, "OuterFragments", "outer packets on link 1-1 arrive in fragments", "MTUSound")...)
+		}, "cluster b", "not MTUSound: outer packets on link 1-1 arrive in fragments", "ping -M do -s SIZE 198.51.100.7"},
+		"underlay's MTU too small, peer behind NAT": {func(in *Input) {
+			in.Clusters[0].Spec.Record = record(t)
+			in.Clusters[0].Status.Conditions = append(in.Clusters[0].Status.Conditions,
+				conditions(metav1.ConditionFalse, "OuterFragments", "outer packets on link 1-1 arrive in fragments", "MTUSound")...)
+		}, "cluster b", "arrive in fragments", "ping -M do -s SIZE a gateway of b"},
 		"lossy link": {func(in *Input) { in.Clusters[0].Status.Paths[0].LossPermille = 35 },
 			"cluster b, link 1-1", "3.5 %", "outside the tunnel"},
 	}

@@ -1,0 +1,80 @@
+package peering
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weft-fabric/weft/apis/agent"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/measure"
+)
+
+// linksNamed is how many links a message names at most.
+const linksNamed = 8
+
+// mtuFinding says whether packets of full size cross the links whole. Its second
+// result is false while nothing is known: no link is up.
+func mtuFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View) (finding, bool) {
+	if !bothSides(spec.Rows) {
+		return finding{}, false // what was read is from before a re-peering
+	}
+	var lost, fragmented []agent.Link
+	up := false
+	for _, l := range view.Links {
+		if l.ClusterIndex != spec.ClusterIndex || l.Neighbor != name {
+			continue
+		}
+		up = up || l.State == v1alpha1.PathUp
+		if l.LargeLost {
+			lost = append(lost, l)
+		}
+		if view.Fragmenting[measure.Path{OwnGateway: l.OwnGateway, ClusterIndex: l.ClusterIndex, RemoteGateway: l.RemoteGateway}] {
+			fragmented = append(fragmented, l)
+		}
+	}
+	const cause = "the underlay's MTU between the gateways is smaller than the nodes say"
+	const remedy = "lower the MTU of the gateways' interface"
+	switch {
+	case len(lost) > 0:
+		return no(ReasonLargePacketsLost, "packets of full size get lost on %s, small ones do not: %s, or it drops fragments; %s", nameLinks(lost), cause, remedy), true
+	case len(fragmented) > 0:
+		return no(ReasonOuterFragments, "outer packets on %s arrive in fragments: %s; %s", nameLinks(fragmented), cause, remedy), true
+	}
+	return yes(ReasonWhole, "packets of full size cross in one piece"), up
+}
+
+// nameLinks as weftctl does: own gateway, remote gateway.
+func nameLinks(links []agent.Link) string {
+	slices.SortFunc(links, func(a, b agent.Link) int {
+		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
+	})
+	var names []string
+	for _, l := range links[:min(len(links), linksNamed)] {
+		names = append(names, fmt.Sprintf("%d-%d", l.OwnGateway, l.RemoteGateway))
+	}
+	text := "link " + strings.Join(names, ", ")
+	if more := len(links) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// stateMTU fills in condition MTUSound. What gateways that cannot be read said
+// last is not taken back.
+func stateMTU(fc *v1alpha1.ForeignCluster, spec *v1alpha1.NeighborSpec, view measure.View) {
+	f, known := mtuFinding(fc.Name, spec, view)
+	switch {
+	case known && f.status == metav1.ConditionFalse:
+	case len(view.Unreadable) > 0:
+		return
+	case !known:
+		meta.RemoveStatusCondition(&fc.Status.Conditions, v1alpha1.ConditionMTUSound)
+		return
+	}
+	f.set(&fc.Status, v1alpha1.ConditionMTUSound, fc.Generation)
+}

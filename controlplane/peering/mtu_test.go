@@ -1,0 +1,92 @@
+package peering
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weft-fabric/weft/apis/agent"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/measure"
+)
+
+// MTUSound names the links on which packets of full size do not cross whole,
+// their cause and their remedy, and only those of this neighbor.
+func TestMTUSound(t *testing.T) {
+	both := []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs, NetworkIndex: 1}}
+	up := func(gateway int32) agent.Link { return link(gateway, v1alpha1.PathUp, 500) }
+	lossy := up(2)
+	lossy.LargeLost = true
+	stranger := up(1)
+	stranger.Neighbor, stranger.ClusterIndex, stranger.LargeLost = "c", 8, true
+	fragmenting := func(gateways ...int32) map[measure.Path]bool {
+		set := map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 8, RemoteGateway: 1}: true}
+		for _, g := range gateways {
+			set[measure.Path{OwnGateway: g, ClusterIndex: 7, RemoteGateway: 1}] = true
+		}
+		return set
+	}
+	var many []agent.Link
+	var all []int32
+	for g := int32(12); g > 0; g-- {
+		many, all = append(many, up(g)), append(all, g)
+	}
+	const why = "the underlay's MTU between the gateways is smaller than the nodes say"
+	const remedy = "; lower the MTU of the gateways' interface"
+	tests := map[string]struct {
+		rows  []v1alpha1.Row
+		view  measure.View
+		known bool
+		want  finding
+	}{
+		"whole":          {both, measure.View{Links: []agent.Link{up(1), stranger}, Fragmenting: fragmenting()}, true, yes(ReasonWhole, "packets of full size cross in one piece")},
+		"nothing up":     {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathDown, 0), stranger}}, false, finding{}},
+		"before peering": {both[:1], measure.View{Links: []agent.Link{up(1)}, Fragmenting: fragmenting(1)}, false, finding{}},
+		"fragments":      {both, measure.View{Links: []agent.Link{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
+		"many":           {both, measure.View{Links: many, Fragmenting: fragmenting(all...)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
+		"lost":           {both, measure.View{Links: []agent.Link{up(1), lossy}, Fragmenting: fragmenting(1)}, true, no(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, known := mtuFinding("b", &v1alpha1.NeighborSpec{ClusterIndex: 7, Rows: test.rows}, test.view)
+			require.Equal(t, test.known, known)
+			if known {
+				require.Equal(t, test.want, got)
+			}
+		})
+	}
+}
+
+// The condition comes with the first link that is up, goes with the last, and
+// stays as it is while a gateway cannot be read. Connected does not depend on it.
+func TestMTUConditionFollowsWhatIsKnown(t *testing.T) {
+	spec := &v1alpha1.NeighborSpec{ClusterIndex: 7, Rows: []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs}}}
+	var fc v1alpha1.ForeignCluster
+	fc.Name = "b"
+	status := func(view measure.View) metav1.ConditionStatus {
+		stateMTU(&fc, spec, view)
+		if c := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionMTUSound); c != nil {
+			return c.Status
+		}
+		return ""
+	}
+	up := measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 500)}}
+	fragmenting := up
+	fragmenting.Fragmenting = map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 7, RemoteGateway: 1}: true}
+	down := measure.View{Links: []agent.Link{link(1, v1alpha1.PathDown, 0)}}
+	unreadable := measure.View{Unreadable: map[string]string{"a1": "refused"}}
+	half := up
+	half.Unreadable = unreadable.Unreadable
+
+	require.Empty(t, status(down))
+	require.Equal(t, metav1.ConditionTrue, status(up))
+	require.Equal(t, metav1.ConditionFalse, status(fragmenting))
+	require.Equal(t, metav1.ConditionTrue, connectedFinding("b", spec, fragmenting, yes(ReasonReady, ""), channel.Status{}).status)
+	require.Equal(t, metav1.ConditionFalse, status(unreadable))
+	require.Equal(t, metav1.ConditionFalse, status(half), "it may be the unreadable gateway's link")
+	require.Equal(t, metav1.ConditionTrue, status(up))
+	require.Empty(t, status(down))
+}
