@@ -117,6 +117,19 @@ func TestFailedApply(t *testing.T) {
 	require.Equal(t, int64(2), b.statusWith(reasonApplied).Applied[0].Generation)
 }
 
+// A plan that cannot be applied in full keeps nothing from being maintained:
+// silent peers still get their next endpoint.
+func TestMaintainsDespiteErrors(t *testing.T) {
+	b := start(t, snapshot(), func(b *bench) { b.executor.fail = errBroken })
+	b.nextPlan()
+	b.statusWith(reasonApplyFailed)
+	select {
+	case <-b.executor.maintained:
+	case <-time.After(2 * maintainInterval):
+		require.Fail(t, "nothing was maintained")
+	}
+}
+
 // A refused item shows in the condition and keeps its Neighbor from being
 // reported as applied, while the node stays ready.
 func TestRefusedNeighbor(t *testing.T) {

@@ -90,10 +90,12 @@ type fakeExecutor struct {
 	removed  bool
 	drift    chan struct{}
 	applied  chan plan.Plan
+	// maintained gets a value for each Maintain, if somebody waits for it.
+	maintained chan struct{}
 }
 
 func newFakeExecutor() *fakeExecutor {
-	return &fakeExecutor{drift: make(chan struct{}, 1), applied: make(chan plan.Plan, 100)}
+	return &fakeExecutor{drift: make(chan struct{}, 1), applied: make(chan plan.Plan, 100), maintained: make(chan struct{})}
 }
 
 func (f *fakeExecutor) Apply(_ context.Context, p plan.Plan) (apply.Report, error) {
@@ -129,6 +131,14 @@ func (f *fakeExecutor) lastWords() plan.Words {
 	return f.words[len(f.words)-1]
 }
 
+func (f *fakeExecutor) Maintain(context.Context) error {
+	select {
+	case f.maintained <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
 func (f *fakeExecutor) RemoveState() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +147,6 @@ func (f *fakeExecutor) RemoveState() error {
 }
 
 func (f *fakeExecutor) Words() (plan.Words, error)            { return f.previous, nil }
-func (f *fakeExecutor) Maintain(context.Context) error        { return nil }
 func (f *fakeExecutor) LinkIDs() map[plan.LinkKey]uint16      { return nil }
 func (f *fakeExecutor) Counters() ([]apply.Counter, error)    { return nil, nil }
 func (f *fakeExecutor) HostDrops() ([]apply.HostDrop, error)  { return nil, nil }

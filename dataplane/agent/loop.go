@@ -38,7 +38,7 @@ type state struct {
 	tornDown string
 	retry    time.Duration
 	// Last texts that were logged, so that each is logged once.
-	lastAlarm, lastNotice string
+	lastAlarm, lastNotice, lastMaintenance string
 }
 
 // followObjects plans and applies after every change, after the kernel's state
@@ -99,13 +99,17 @@ func (a *agent) notice(s *state, problems []plan.Problem) {
 	}
 }
 
+// maintain also follows a plan that could be applied in part only: what runs of
+// it needs the same care. An error is logged once until it changes.
 func (a *agent) maintain(ctx context.Context, s *state) {
-	if s.applied == nil {
-		return
-	}
+	text := ""
 	if err := a.executor.Maintain(ctx); err != nil {
-		a.log.Warn("maintaining the tunnels failed", "error", err)
+		text = err.Error()
 	}
+	if text != s.lastMaintenance && text != "" {
+		a.log.Warn("maintaining the tunnels failed", "error", text)
+	}
+	s.lastMaintenance = text
 }
 
 // readFacts reads the node's facts if they are old. If they cannot be read,
