@@ -40,6 +40,8 @@ type Executor struct {
 	// current is the last plan given to Apply; Maintain works on it.
 	current   plan.Plan
 	endpoints *endpointBook
+	// fragments are the nftables counts by link at the last look.
+	fragments map[uint16]uint32
 
 	// The maps have a lock of their own: a path must flip while an Apply waits
 	// for a host name.
@@ -67,6 +69,7 @@ func New(options Options) (*Executor, error) {
 		log:       options.Log,
 		specs:     specs,
 		endpoints: newEndpointBook(filepath.Join(options.StateDir, endpointsFile)),
+		fragments: map[uint16]uint32{},
 	}, nil
 }
 

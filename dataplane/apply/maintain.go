@@ -47,16 +47,31 @@ func (e *Executor) copyFragmentCounts() error {
 		if err := links.Lookup(uint32(id), &link); err != nil {
 			return wrapMap(links, "read", err)
 		}
-		// Never downwards: the set forgets a source after a while.
-		if link.Flags&linkValid == 0 || count <= link.OuterFragments {
+		seen, known := e.fragments[id]
+		if !known { // by this process
+			seen = min(count, link.OuterFragments)
+		}
+		e.fragments[id] = count
+		rise := fragmentsSince(seen, count)
+		if link.Flags&linkValid == 0 || rise == 0 {
 			continue
 		}
-		link.OuterFragments = count
+		link.OuterFragments += rise
 		if err := links.Put(uint32(id), &link); err != nil {
 			return wrapMap(links, "write", err)
 		}
 	}
 	return nil
+}
+
+// fragmentsSince is by how much a count has grown. It begins anew when the set
+// has forgotten a silent source or the table was replaced, and the number that
+// probes carry goes on rising.
+func fragmentsSince(seen, count uint32) uint32 {
+	if count < seen {
+		return count
+	}
+	return count - seen
 }
 
 // fragmentCounts reads the dynamic set: source address -> first fragments.

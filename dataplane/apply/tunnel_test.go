@@ -214,7 +214,8 @@ func TestAllowedIPs(t *testing.T) {
 func TestOuterFragments(t *testing.T) {
 	world(t, "weft-hands-u")
 	startWireguard(t)
-	executor := newExecutor(t, t.TempDir())
+	state := t.TempDir()
+	executor := newExecutor(t, state)
 	cleanUp(t, executor)
 	p := lanePlan(wgtypes.Key{1}, "192.0.2.1:51847")
 	applied(t, executor, p)
@@ -233,16 +234,31 @@ func TestOuterFragments(t *testing.T) {
 		require.NoError(t, err)
 	})
 	defer socket.Close()
-	for range 3 {
-		_, err := socket.Write(make([]byte, 4000))
-		require.NoError(t, err)
+	send := func(datagrams, size int) {
+		for range datagrams {
+			_, err := socket.Write(make([]byte, size))
+			require.NoError(t, err)
+		}
 	}
-	_, err := socket.Write(make([]byte, 1000))
-	require.NoError(t, err)
+	send(3, 4000)
+	send(1, 1000)
 	require.NoError(t, executor.Maintain(t.Context()))
 	require.EqualValues(t, 3, outerFragments(), "one for each datagram that came in pieces")
 	require.Empty(t, applied(t, executor, p).Changes, "the count is no difference")
 	require.EqualValues(t, 3, outerFragments())
+
+	run(t, "nft delete table inet weft") // another table counts from 0
+	require.NotEmpty(t, applied(t, executor, p).Changes)
+	send(2, 4000)
+	require.NoError(t, executor.Maintain(t.Context()))
+	require.EqualValues(t, 5, outerFragments())
+	executor = newExecutor(t, state)
+	applied(t, executor, p)
+	require.NoError(t, executor.Maintain(t.Context()))
+	require.EqualValues(t, 5, outerFragments(), "another agent has seen nothing new")
+	send(1, 4000)
+	require.NoError(t, executor.Maintain(t.Context()))
+	require.EqualValues(t, 6, outerFragments())
 }
 
 // Without TCX, clsact does the same.
