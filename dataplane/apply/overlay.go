@@ -113,10 +113,12 @@ func (r *run) tuneOverlay(link netlink.Link, want *plan.Overlay) error {
 // loose, as packets of one flow may come by any gateway; the effective value is
 // the maximum of "all" and the device's. accept_local, as the stack may be
 // handed its own packets back. No redirects, as routes lead back to the device
-// that a packet came from when the stack fragments it.
+// that a packet came from when the stack fragments it. No source routes: the
+// stack would follow a peer's addresses, which nothing has translated or checked.
 func (r *run) tuneIPv4(device string) error {
 	var failures []error
-	for _, setting := range [][2]string{{"rp_filter", "2"}, {"accept_local", "1"}, {"forwarding", "1"}, {"send_redirects", "0"}} {
+	for _, setting := range [][2]string{{"rp_filter", "2"}, {"accept_local", "1"}, {"forwarding", "1"},
+		{"send_redirects", "0"}, {"accept_source_route", "0"}} {
 		failures = append(failures, r.ensureSysctl("ipv4", device, setting[0], setting[1]))
 	}
 	return errors.Join(failures...)

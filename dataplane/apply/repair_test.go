@@ -35,7 +35,7 @@ func snapshot(t *testing.T) []string {
 		"ip -brief address show dev weft-vx", "ip -brief address show dev weft0",
 		"ip link show dev weft-vx | sed 's/^[0-9]*: //'", "ip link show dev weft0 | sed 's/^[0-9]*: //'",
 		"ip rule", "ip route show table 7077", "ip -6 route show dev weft0 proto 119", "ip neighbor show dev weft-vx",
-		"sysctl net.ipv4.conf.weft-vx.rp_filter net.ipv4.conf.weft0.accept_local",
+		"sysctl net.ipv4.conf.weft-vx.rp_filter net.ipv4.conf.weft0.accept_local net.ipv4.conf.weft0.accept_source_route",
 		"ls " + pinRoot + "/links " + pinRoot + "/maps-v1",
 	} {
 		for _, line := range strings.Split(strings.TrimSpace(run(t, "%s", command)), "\n") {
@@ -98,6 +98,7 @@ func TestRepair(t *testing.T) {
 		"nft delete element inet weft granted '{ 100.70.0.0/16 }'",
 		"nft add element inet weft granted '{ 100.99.0.0/16 }'",
 		"sysctl -w net.ipv4.conf.weft-vx.rp_filter=1 net.ipv4.conf.weft0.accept_local=0",
+		"sysctl -w net.ipv4.conf.weft0.accept_source_route=1",
 		"rm " + pinRoot + "/links/weft0-ingress",
 		"rm " + pinRoot + "/programs/*",
 		"rm " + pinRoot + "/maps-v1/weft_rows4",
