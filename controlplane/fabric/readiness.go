@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/nodes"
@@ -52,6 +53,8 @@ func readiness(config *v1alpha1.FabricConfig, kubeNodes []corev1.Node, fabricNod
 	switch {
 	case gateways == 0:
 		return condition(false, ReasonNoGateway, noGateway(config))
+	case !selects(config.Spec.Gateways.Selector, kubeNodes):
+		return condition(false, ReasonNoGateway, noGateway(config)+"; what was a gateway until now stays one")
 	case len(waiting) > 0:
 		return condition(false, ReasonAgentsNotReady, fmt.Sprintf("%d of %d nodes are ready; %s", ready, total, summary(waiting)))
 	case config.Status.Record == "":
@@ -91,6 +94,13 @@ func notReady(n *v1alpha1.FabricNode) string {
 		return "its agent has not reported a WireGuard key yet"
 	}
 	return ""
+}
+
+// selects reports whether a selector matches any node; an empty one leaves the
+// choice to us.
+func selects(selector map[string]string, kubeNodes []corev1.Node) bool {
+	matches := labels.SelectorFromSet(selector)
+	return len(selector) == 0 || slices.ContainsFunc(kubeNodes, func(n corev1.Node) bool { return matches.Matches(labels.Set(n.Labels)) })
 }
 
 func noGateway(config *v1alpha1.FabricConfig) string {

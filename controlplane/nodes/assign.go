@@ -21,6 +21,9 @@ const (
 	// ready before another node takes its place. A node that reboots comes back
 	// sooner; moving changes the record that every peer holds.
 	gatewayGrace = 2 * time.Minute
+	// drainFor is how long a gateway stays beside the ones that replace it while
+	// all peers can be told of them, and drainMost if some cannot.
+	drainFor, drainMost = 30 * time.Second, time.Hour
 	// Nodes with this label have no network stack of their own.
 	virtualNodeLabel, virtualNodeValue = "type", "virtual-kubelet"
 	controlPlaneLabel                  = "node-role.kubernetes.io/control-plane"
@@ -33,6 +36,8 @@ type Input struct {
 	Gateways v1alpha1.GatewaySpec
 	// Network gives the fabric addresses; invalid while there is none.
 	Network netip.Prefix
+	// Drained says that peers have had time to learn of the present gateways.
+	Drained bool
 	Now     time.Time
 }
 
@@ -50,7 +55,7 @@ func Assign(in Input) map[string]v1alpha1.FabricNodeSpec {
 	}
 	out := map[string]v1alpha1.FabricNodeSpec{}
 	addresses := assignAddresses(nodes, existing, in.Network)
-	ids := assignIDs(gateways(nodes, held, in), existing)
+	ids := assignIDs(gatewaysWithRetiring(nodes, held, in), existing)
 	for _, n := range nodes {
 		out[n.Name] = v1alpha1.FabricNodeSpec{FabricAddress: addresses[n.Name], GatewayID: ids[n.Name]}
 	}
@@ -107,6 +112,50 @@ func assignAddresses(nodes []corev1.Node, existing []v1alpha1.FabricNode, networ
 		out[n.Name] = next.String()
 	}
 	return out
+}
+
+// gatewaysWithRetiring returns the gateways and, beside them, those that were
+// ones until now. A peer knows only the keys of the old ones and learns of the
+// new ones through their tunnels, so an old one goes only after the new ones are
+// there and peers have had time; one whose node is down stays, for its tunnel is
+// the only one that comes up when the node does.
+func gatewaysWithRetiring(nodes []corev1.Node, held map[string]v1alpha1.FabricNodeSpec, in Input) []string {
+	names := gateways(nodes, held, in)
+	if len(names) > 0 && in.Drained && settled(names, in.Existing) {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return Ready(&n) })
+	}
+	for _, n := range nodes {
+		if held[n.Name].GatewayID != 0 && !slices.Contains(names, n.Name) && len(names) < identity.MaxGateways {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// settled reports whether each of the gateways has its id and a key.
+func settled(names []string, existing []v1alpha1.FabricNode) bool {
+	for _, name := range names {
+		if !slices.ContainsFunc(existing, func(n v1alpha1.FabricNode) bool {
+			return n.Name == name && n.Spec.GatewayID != 0 && len(n.Status.Lanes) > 0
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// retiring reports whether a ready node is a gateway that should not be one any
+// more, while all that should be are there.
+func retiring(in Input) bool {
+	nodes, held := eligible(in.Nodes), map[string]v1alpha1.FabricNodeSpec{}
+	for i := range in.Existing {
+		held[in.Existing[i].Name] = in.Existing[i].Spec
+	}
+	names := gateways(nodes, held, in)
+	return len(names) > 0 && settled(names, in.Existing) && slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		return Ready(&n) && held[n.Name].GatewayID != 0 && !slices.Contains(names, n.Name)
+	})
 }
 
 // gateways returns the names of the nodes that terminate tunnels, sorted: those

@@ -58,13 +58,14 @@ func TestAutomaticGateway(t *testing.T) {
 		nodes []corev1.Node
 		want  string
 		id    int32
+		also  int32 // id that a2 keeps beside it
 	}{
-		"the present one stays":        {[]corev1.Node{node("a1", true, time.Hour, nil), node("a2", true, time.Hour, nil)}, "a2", 3},
-		"a reboot moves nothing":       {[]corev1.Node{node("a1", true, time.Hour, nil), node("a2", false, time.Minute, nil)}, "a2", 3},
-		"a dead one is replaced":       {[]corev1.Node{node("a1", true, time.Hour, nil), node("a2", false, time.Hour, nil)}, "a1", 1},
-		"a deleted one is replaced":    {[]corev1.Node{node("a1", true, time.Hour, nil)}, "a1", 1},
-		"workers before control plane": {[]corev1.Node{node("a0", true, time.Hour, controlPlane), node("a1", true, time.Hour, nil)}, "a1", 1},
-		"all dead: stay":               {[]corev1.Node{node("a1", false, time.Hour, nil), node("a2", false, time.Hour, nil)}, "a2", 3},
+		"the present one stays":        {[]corev1.Node{node("a1", true, time.Hour, nil), node("a2", true, time.Hour, nil)}, "a2", 3, 0},
+		"a reboot moves nothing":       {[]corev1.Node{node("a1", true, time.Hour, nil), node("a2", false, time.Minute, nil)}, "a2", 3, 0},
+		"a dead one is replaced":       {[]corev1.Node{node("a1", true, time.Hour, nil), node("a2", false, time.Hour, nil)}, "a1", 1, 3},
+		"a deleted one is replaced":    {[]corev1.Node{node("a1", true, time.Hour, nil)}, "a1", 1, 0},
+		"workers before control plane": {[]corev1.Node{node("a0", true, time.Hour, controlPlane), node("a1", true, time.Hour, nil)}, "a1", 1, 0},
+		"all dead: stay":               {[]corev1.Node{node("a1", false, time.Hour, nil), node("a2", false, time.Hour, nil)}, "a2", 3, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +73,8 @@ func TestAutomaticGateway(t *testing.T) {
 			for node, spec := range got {
 				if node == test.want {
 					require.Equal(t, test.id, spec.GatewayID)
+				} else if node == "a2" {
+					require.Equal(t, test.also, spec.GatewayID)
 				} else {
 					require.Zero(t, spec.GatewayID, node)
 				}
@@ -92,8 +95,34 @@ func TestGatewaySelector(t *testing.T) {
 	require.Equal(t, int32(2), got["a3"].GatewayID)
 }
 
-// Property: over random joins and departures no two nodes share an address or
-// a gateway id, nobody has host 0, and who stays keeps what it had.
+// A gateway that shall not be one any more stays until the new ones have keys
+// and peers have had time to learn them: they know only its own.
+func TestGatewayRetires(t *testing.T) {
+	edge := map[string]string{"edge": "yes"}
+	old, fresh := fabricNode("a1", "", 1), fabricNode("a2", "", 0)
+	in := Input{
+		Nodes:    []corev1.Node{node("a1", true, time.Hour, nil), node("a2", true, time.Hour, edge)},
+		Existing: []v1alpha1.FabricNode{old, fresh},
+		Gateways: v1alpha1.GatewaySpec{Selector: edge}, Now: now, Drained: true,
+	}
+	ids := func() [2]int32 { got := Assign(in); return [2]int32{got["a1"].GatewayID, got["a2"].GatewayID} }
+	require.Equal(t, [2]int32{1, 2}, ids(), "the new one has no key yet")
+	require.False(t, retiring(in))
+	in.Existing[1].Spec.GatewayID = 2
+	require.Equal(t, [2]int32{1, 2}, ids())
+	in.Existing[1].Status.Lanes = []v1alpha1.LaneStatus{{Name: "weft0"}}
+	require.True(t, retiring(in))
+	in.Drained = false
+	require.Equal(t, [2]int32{1, 2}, ids(), "peers do not know yet")
+	in.Drained = true
+	require.Equal(t, [2]int32{0, 2}, ids())
+	in.Nodes[0] = node("a1", false, time.Hour, nil)
+	require.Equal(t, [2]int32{1, 2}, ids(), "when its node comes back, its tunnel is the one that comes up")
+	in.Nodes[0] = node("a1", true, time.Hour, nil)
+	in.Gateways.Selector = map[string]string{"edge": "typo"}
+	require.Equal(t, [2]int32{1, 2}, ids(), "no replacement, no end")
+}
+
 // No more gateways than a record lists; those that are one stay.
 func TestManyGateways(t *testing.T) {
 	label := map[string]string{"gateway": "yes"}
@@ -114,6 +143,8 @@ func TestManyGateways(t *testing.T) {
 	require.Zero(t, got["a19"].GatewayID)
 }
 
+// Property: over random joins and departures no two nodes share an address or
+// a gateway id, nobody has host 0, and who stays keeps what it had.
 func TestAssignIsStableAndUnique(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	network := netip.MustParsePrefix("100.64.0.0/28")

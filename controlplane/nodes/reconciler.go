@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,6 +28,9 @@ const resync = 30 * time.Second
 type Reconciler struct {
 	Client client.Client
 	Now    func() time.Time
+	// since is when gateways began to retire; lost at restart, which only makes
+	// it last longer.
+	since time.Time
 }
 
 // SetupWithManager registers the reconciler.
@@ -63,14 +67,44 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.List(ctx, &existing); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list fabric nodes: %w", err)
 	}
-	wanted := Assign(Input{
+	in := Input{
 		Nodes:    nodes.Items,
 		Existing: existing.Items,
 		Gateways: config.Spec.Gateways,
 		Network:  NodeNetwork(&config),
 		Now:      r.Now(),
-	})
-	return ctrl.Result{RequeueAfter: resync}, r.write(ctx, nodes.Items, existing.Items, wanted)
+	}
+	var err error
+	if in.Drained, err = r.drained(ctx, in); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: resync}, r.write(ctx, nodes.Items, existing.Items, Assign(in))
+}
+
+// drained reports whether peers have had time to learn of the gateways that
+// replace others.
+func (r *Reconciler) drained(ctx context.Context, in Input) (bool, error) {
+	if !retiring(in) {
+		r.since = time.Time{}
+		return false, nil
+	}
+	if r.since.IsZero() {
+		r.since = in.Now
+	}
+	age := in.Now.Sub(r.since)
+	if age < drainFor || age >= drainMost {
+		return age >= drainMost, nil
+	}
+	var clusters v1alpha1.ForeignClusterList
+	if err := r.Client.List(ctx, &clusters); err != nil {
+		return false, fmt.Errorf("list foreign clusters: %w", err)
+	}
+	for i := range clusters.Items {
+		if meta.IsStatusConditionFalse(clusters.Items[i].Status.Conditions, v1alpha1.ConditionChannelReady) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // NodeNetwork returns the CIDR of the own network of kind Node, or an invalid

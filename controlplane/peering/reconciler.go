@@ -234,7 +234,7 @@ func duplicateMessage(v Verdict) string {
 // record was written stays as it is, and its links are what was measured.
 func (r *Reconciler) stateUnusable(fc *v1alpha1.ForeignCluster, s *snapshot, v Verdict) {
 	f := no(v.Reason, "%s", v.Message)
-	if v.Duplicate != "" {
+	if v.Duplicate != "" && v.Valid {
 		f = no(ReasonDuplicate, "%s", duplicateMessage(v))
 	}
 	r.stateStanding(fc, s, f)
