@@ -21,6 +21,7 @@ const maxConfigBytes = 64 << 10
 func serveCommand() *cobra.Command {
 	var address string
 	var port uint16
+	var attached bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run every server and the control API until a signal",
@@ -34,20 +35,30 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return server.Serve(cmd.Context())
+			ctx := cmd.Context()
+			if attached {
+				var cancel context.CancelFunc
+				ctx, cancel = untilInputEnds(ctx, os.Stdin)
+				defer cancel()
+				if err := printReady(); err != nil {
+					return err
+				}
+			}
+			return server.Serve(ctx)
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "0.0.0.0", "address to listen on")
 	cmd.Flags().Uint16Var(&port, "base-port", control.DefaultBasePort, "first port: echo, then bulk, stream and control")
+	cmd.Flags().BoolVar(&attached, "attached", false, "say when it is ready, and end when standard input does")
 	return cmd
 }
 
-// bareWireGuardCommand ends when its standard input does, so that it cannot
-// outlive the program that asked for the device.
+// bareWireGuardCommand runs apart from the servers, as WireGuard does from the
+// programs that use it.
 func bareWireGuardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "bare-wireguard",
-		Short: "Run a WireGuard device and the servers on its address; configuration on standard input, whose end stops it",
+		Short: "Run a WireGuard device; configuration on standard input, whose end stops it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			input := bufio.NewReader(os.Stdin)
@@ -56,28 +67,34 @@ func bareWireGuardCommand() *cobra.Command {
 			if err != nil || len(line) > maxConfigBytes || json.Unmarshal(line, &config) != nil {
 				return fmt.Errorf("read the configuration: expected one line of JSON")
 			}
-			ctx, cancel := context.WithCancel(cmd.Context())
+			ctx, cancel := untilInputEnds(cmd.Context(), input)
 			defer cancel()
-			go func() {
-				_, _ = io.Copy(io.Discard, input)
-				cancel()
-			}()
 			closeDevice, err := barewireguard.Start(config)
 			if err != nil {
 				return err
 			}
 			defer closeDevice()
-			server, err := control.Listen(control.Options{Address: config.Address.Addr()})
-			if err != nil {
+			if err := printReady(); err != nil {
 				return err
 			}
-			if err := printJSON(map[string]bool{"ready": true}); err != nil {
-				return err
-			}
-			return server.Serve(ctx)
+			<-ctx.Done()
+			return nil
 		},
 	}
 }
+
+// untilInputEnds returns a context that ends with input: a program that is
+// driven by another one cannot outlive it.
+func untilInputEnds(ctx context.Context, input io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, input)
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+func printReady() error { return printJSON(map[string]bool{"ready": true}) }
 
 func callCommand() *cobra.Command {
 	var timeout time.Duration

@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,12 +54,22 @@ func StartBare(ctx context.Context, a, b testbed.Host, mtu int) (*Bare, error) {
 		}
 		bare.Ends[i].Address = bareAddresses[i].Addr()
 	}
-	for i := range bare.Ends {
+	for i, end := range bare.Ends {
 		config := barewireguard.Config{
 			Device: bareDevice, MTU: mtu, PrivateKey: keys[i].String(), ListenPort: barePort, Address: bareAddresses[i],
 			PeerKey: keys[1-i].PublicKey().String(), PeerEndpoint: netip.AddrPortFrom(underlay[1-i], barePort),
 		}
-		if err := bare.start(ctx, bare.Ends[i], config); err != nil {
+		line, err := json.Marshal(config)
+		if err != nil {
+			bare.Close()
+			return nil, fmt.Errorf("write the configuration of %s: %w", config, err)
+		}
+		// The servers are processes of their own, as they are in pods.
+		err = bare.start(ctx, end, append(line, '\n'), "bare-wireguard")
+		if err == nil {
+			err = bare.start(ctx, end, nil, "serve", "--attached", "--address", end.Address.String())
+		}
+		if err != nil {
 			bare.Close()
 			return nil, err
 		}
@@ -68,37 +77,33 @@ func StartBare(ctx context.Context, a, b testbed.Host, mtu int) (*Bare, error) {
 	return bare, nil
 }
 
-// start runs one end and waits until it says that it is ready.
-func (b *Bare) start(ctx context.Context, end testbed.Host, config barewireguard.Config) error {
-	line, err := json.Marshal(config)
+// start runs the traffic program on a node and waits until it says that it is
+// ready. Its input is kept open: the program ends with it.
+func (b *Bare) start(ctx context.Context, end testbed.Host, input []byte, args ...string) error {
+	p := &bareProcess{cmd: end.Command(ctx, args...), said: &strings.Builder{}}
+	p.cmd.Stderr = p.said
+	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
-		return fmt.Errorf("write the configuration of %s: %w", config, err)
-	}
-	cmd := end.Command(ctx, "bare-wireguard")
-	p := &bareProcess{cmd: cmd, said: &strings.Builder{}}
-	cmd.Stderr = p.said
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return fmt.Errorf("start %s on %s: %w", config, end, err)
+		return fmt.Errorf("start %s on %s: %w", args[0], end, err)
 	}
 	p.stdin = stdin
-	stdout, err := cmd.StdoutPipe()
+	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("start %s on %s: %w", config, end, err)
+		return fmt.Errorf("start %s on %s: %w", args[0], end, err)
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s on %s: %w", config, end, err)
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s on %s: %w", args[0], end, err)
 	}
 	b.running = append(b.running, p)
-	if _, err := stdin.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("configure %s on %s: %w", config, end, err)
+	if _, err := stdin.Write(input); err != nil {
+		return fmt.Errorf("configure %s on %s: %w", args[0], end, err)
 	}
 	var ready struct {
 		Ready bool   `json:"ready"`
 		Error string `json:"error"`
 	}
-	if err := json.NewDecoder(bufio.NewReader(stdout)).Decode(&ready); err != nil || !ready.Ready {
-		return fmt.Errorf("start %s on %s: %s%s", config, end, ready.Error, p.said)
+	if err := json.NewDecoder(stdout).Decode(&ready); err != nil || !ready.Ready {
+		return fmt.Errorf("start %s on %s: %s%s", args[0], end, ready.Error, p.said)
 	}
 	return nil
 }
