@@ -35,6 +35,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"bad wait":           {[]string{"install", "--wait", "long"}, "--wait"},
 		"bad selector":       {[]string{"install", "--gateway-selector", "edge"}, "edge"},
 		"bad peer access":    {[]string{"peer", "--peer-context", "b", "--peer-pods", "x"}, "--peer-pods x"},
+		"bad exposure":       {[]string{"install", "--exposure", "Open"}, "HostPort, Static, None"},
+		"bad cluster ID":     {[]string{"install", "--cluster-id", "B"}, "1 to 40 characters"},
 		"unpeer two at once": {[]string{"unpeer", "a", "b"}, "got 2 arguments"},
 	} {
 		t.Run(name, func(t *testing.T) {

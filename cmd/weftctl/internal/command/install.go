@@ -28,6 +28,9 @@ Installing again is safe: it upgrades, and keeps what FabricConfig "default" say
   weftctl install --cluster-id milan --endpoint gw.example.org --gateway-selector weft.dev/gateway=true`,
 		Args: arguments(cobra.NoArgs, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := request.Check(); err != nil {
+				return usageError{err}
+			}
 			if dryRun {
 				return env.printManifests(request)
 			}

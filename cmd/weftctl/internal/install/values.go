@@ -33,6 +33,22 @@ type Request struct {
 
 var clusterIDPattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
 
+// Check says what is wrong with the request itself, before any cluster is asked.
+func (r Request) Check() error {
+	if r.ClusterID != "" && !clusterIDPattern.MatchString(r.ClusterID) {
+		return badClusterID(r.ClusterID)
+	}
+	switch v1alpha1.Exposure(r.Exposure) {
+	case "", v1alpha1.ExposureHostPort, v1alpha1.ExposureStatic, v1alpha1.ExposureNone:
+		return nil
+	}
+	return fmt.Errorf("--exposure %s is not known: choose one of %s", r.Exposure, Exposures())
+}
+
+func badClusterID(id string) error {
+	return fmt.Errorf("cluster ID %q must be 1 to 40 characters: a lower-case letter, then lower-case letters, digits and hyphens, not ending in a hyphen", id)
+}
+
 // Values returns the chart's values for the request, on top of what an
 // earlier install or an editor left in existing (nil if there is none).
 func Values(existing *v1alpha1.FabricConfigSpec, request Request) (map[string]any, error) {
@@ -136,7 +152,7 @@ func checkClusterID(existing *v1alpha1.FabricConfigSpec, values map[string]any) 
 	case id == "":
 		return fmt.Errorf("the cluster needs a name that its peers know it by: give --cluster-id ID")
 	case !clusterIDPattern.MatchString(id):
-		return fmt.Errorf("cluster ID %q must be 1 to 40 characters: a lower-case letter, then lower-case letters, digits and hyphens, not ending in a hyphen", id)
+		return badClusterID(id)
 	case existing != nil && string(existing.ClusterID) != id:
 		return fmt.Errorf("this cluster is %q already and peers know it as that: leave --cluster-id away, or run `weftctl uninstall` first to rename it to %q", existing.ClusterID, id)
 	}

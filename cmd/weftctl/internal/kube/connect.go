@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -71,6 +72,9 @@ func Connect(ctx context.Context, access Access) (*Cluster, error) {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 	info, err := versions.ServerVersion()
+	if apierrors.IsUnauthorized(err) {
+		return nil, fmt.Errorf("the API server at %s does not know the user of the kubeconfig (%w): log in again, or give another --kubeconfig or --context", config.Host, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the API server at %s does not answer (%w): check --kubeconfig and --context, and that the server runs", config.Host, err)
 	}

@@ -197,6 +197,9 @@ func mtuProblem(fcl *v1alpha1.ForeignCluster, object string) (Problem, bool) {
 // conditionProblem reports the first condition of a ForeignCluster that is not
 // true: the later ones follow from it.
 func conditionProblem(in Input, fcl *v1alpha1.ForeignCluster, object string) (Problem, bool) {
+	if c := meta.FindStatusCondition(fcl.Status.Conditions, v1alpha1.ConditionConnected); c != nil && (c.Reason == "Duplicate" || c.Reason == "OwnIdentity") {
+		return Problem{Object: object, What: c.Message, Do: "kubectl delete foreigncluster " + fcl.Name}, true
+	}
 	for _, kind := range []string{
 		v1alpha1.ConditionRecordValid, v1alpha1.ConditionChannelReady, v1alpha1.ConditionNetworksReady, v1alpha1.ConditionConnected,
 	} {

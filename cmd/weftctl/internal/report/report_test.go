@@ -142,6 +142,10 @@ func TestProblems(t *testing.T) {
 		}, "cluster b", "no handshake", "neither side publishes"},
 		"peer left": {func(in *Input) { set(in, "Connected", metav1.ConditionFalse, "PeerLeft", "b ended the peering") },
 			"cluster b", "b ended the peering", "weftctl unpeer b"},
+		"duplicate": {func(in *Input) {
+			in.Clusters[0].Status.Conditions = append(conditions(metav1.ConditionTrue, "Valid", "", "RecordValid"),
+				conditions(metav1.ConditionFalse, "Duplicate", "ForeignCluster x has the same identity and is older", "Connected")...)
+		}, "cluster b", "x has the same identity", "kubectl delete foreigncluster b"},
 		"one link down": {func(in *Input) { in.Clusters[0].Status.Paths[0].State = v1alpha1.PathDown },
 			"cluster b, link 1-1", "not answered", "UDP 198.51.100.7"},
 		"underlay's MTU too small": {func(in *Input) {
