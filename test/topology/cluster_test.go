@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"net/netip"
@@ -87,10 +88,10 @@ func (c *cluster) host(number int) netip.Addr {
 // underlay, the overlay carries more.
 func (c *cluster) pathMTU() int { return (c.mtu - 60) / 16 * 16 }
 
-// connect the routers of two clusters.
-func connect(t *testing.T, a, b *cluster) {
+// connect the routers of two clusters. A packet may have mtu bytes between them.
+func connect(t *testing.T, a, b *cluster, mtu int) {
 	t.Helper()
-	ip(t, fmt.Sprintf("link add wan netns %s type veth peer name wan netns %s", a.router.name, b.router.name))
+	ip(t, fmt.Sprintf("link add wan netns %s mtu %d type veth peer name wan netns %s mtu %d", a.router.name, mtu, b.router.name, mtu))
 	for i, c := range []*cluster{a, b} {
 		other := []*cluster{b, a}[i]
 		c.router.ip(t, fmt.Sprintf("addr add 172.31.0.%d/30 dev wan", 1+i))
@@ -284,6 +285,8 @@ type fabric struct {
 type options struct {
 	bMTU int  // of the underlay in b, in bytes; in a it is 1500
 	nat  bool // b is behind a source NAT
+	// wanMTU of the network between the clusters, in bytes; 0: 1500.
+	wanMTU int
 }
 
 // newFabric brings up two clusters with one gateway, one plain node and a pod
@@ -293,7 +296,7 @@ func newFabric(t *testing.T, o options, aNames, bNames names) *fabric {
 	started := time.Now()
 	f := &fabric{t: t, a: newCluster(t, "a", 1, 1500), b: newCluster(t, "b", 2, o.bMTU), aNames: aNames, bNames: bNames}
 	t.Cleanup(func() { require.NoError(t, sweepNamespaces()) })
-	connect(t, f.a, f.b)
+	connect(t, f.a, f.b, cmp.Or(o.wanMTU, 1500))
 	if f.b.nat = o.nat; o.nat {
 		f.b.masquerade(t, 40000)
 		// Nobody outside has a route to what is behind a NAT.
