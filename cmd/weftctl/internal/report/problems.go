@@ -89,6 +89,8 @@ func adviceFor(reason string) string {
 	switch reason {
 	case "NetworksInvalid":
 		return "weftctl install --pod-cidr CIDR"
+	case "EndpointsInvalid":
+		return "weftctl install --endpoint ADDRESS, without port"
 	case "PoolExhausted":
 		return "add a range to spec.pools: kubectl edit fabricconfig default"
 	case "NoGateway":
