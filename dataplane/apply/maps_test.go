@@ -110,6 +110,25 @@ func TestIndexOfAnother(t *testing.T) {
 	require.Empty(t, applied(t, executor, p).Changes)
 }
 
+// The maps of another version of the ABI go once the programs use the present
+// ones.
+func TestFormerABI(t *testing.T) {
+	executor := newExecutor(t, t.TempDir())
+	cleanUp(t, executor)
+	p := gatewayPlan()
+	p.Lanes, p.Maps.Links = nil, nil
+	applied(t, executor, p)
+	former := filepath.Join(pinRoot, "maps-v0")
+	run(t, "mkdir %s", former)
+	m, err := pinned(t, "weft_reach").Clone() // pinning the map itself again would move its pin
+	require.NoError(t, err)
+	defer m.Close()
+	require.NoError(t, m.Pin(filepath.Join(former, "weft_reach")))
+	require.Equal(t, []apply.Change{{Action: "remove", Kind: "map", Object: "weft_reach"}}, applied(t, executor, p).Changes)
+	require.NoDirExists(t, former)
+	require.DirExists(t, filepath.Join(pinRoot, "maps-v1"))
+}
+
 // Words are written and read back, also by a restarted agent; what is not named
 // becomes zero.
 func TestWords(t *testing.T) {

@@ -5,19 +5,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
 // Folders under the pin root. The maps' folder carries the version of the ABI,
 // so that an incompatible change runs beside the old one.
 const (
-	mapsFolder     = "maps-v1"
+	mapsFolders    = "maps-v"
 	linksFolder    = "links"
 	programsFolder = "programs"
 )
+
+func mapsFolder() string { return mapsFolders + strconv.Itoa(bpfgen.ABI) }
 
 // mapSet holds the pinned maps by name.
 type mapSet struct {
@@ -77,7 +82,7 @@ func (s *mapSet) close() error {
 // openMaps opens the pinned maps and makes those that are missing. The names of
 // the made ones are returned.
 func openMaps(pinRoot string, specs map[string]*ebpf.MapSpec) (*mapSet, []string, error) {
-	folder := filepath.Join(pinRoot, mapsFolder)
+	folder := filepath.Join(pinRoot, mapsFolder())
 	if err := makePinFolder(folder); err != nil {
 		return nil, nil, err
 	}
@@ -145,7 +150,7 @@ func (e *Executor) openedMaps() (*mapSet, error) {
 	}
 	set := newMapSet()
 	for name := range e.specs.pinned() {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(e.options.PinRoot, mapsFolder, name), nil)
+		m, err := ebpf.LoadPinnedMap(filepath.Join(e.options.PinRoot, mapsFolder(), name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, set.close()
 		}
@@ -158,18 +163,40 @@ func (e *Executor) openedMaps() (*mapSet, error) {
 	return set, nil
 }
 
-// prunePins removes the maps when nothing needs them any more.
+// prunePins removes the maps when nothing needs them any more, and those of
+// another ABI once all programs use the present ones.
 func (r *run) prunePins() {
+	folders, err := filepath.Glob(filepath.Join(r.options.PinRoot, mapsFolders+"*"))
+	if !r.fail(err) {
+		return
+	}
+	if r.zero() {
+		r.mapsMu.Lock()
+		defer r.mapsMu.Unlock()
+		r.fail(r.maps.close())
+		r.maps = nil
+	} else if len(r.failures) > 0 {
+		return
+	}
+	for _, folder := range folders {
+		if r.zero() || filepath.Base(folder) != mapsFolder() {
+			r.removePins(folder)
+		}
+	}
 	if !r.zero() {
 		return
 	}
-	r.mapsMu.Lock()
-	defer r.mapsMu.Unlock()
-	r.fail(r.maps.close())
-	r.maps = nil
-	folder := filepath.Join(r.options.PinRoot, mapsFolder)
+	for _, name := range []string{linksFolder, programsFolder, ""} {
+		if err := os.Remove(filepath.Join(r.options.PinRoot, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			r.fail(fmt.Errorf("remove pin folder: %w", err))
+		}
+	}
+}
+
+// removePins removes a folder of pinned maps.
+func (r *run) removePins(folder string) {
 	pins, err := os.ReadDir(folder)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		r.fail(fmt.Errorf("list pinned maps: %w", err))
 		return
 	}
@@ -178,9 +205,7 @@ func (r *run) prunePins() {
 			r.did("remove", "map", pin.Name())
 		}
 	}
-	for _, name := range []string{mapsFolder, linksFolder, programsFolder, ""} {
-		if err := os.Remove(filepath.Join(r.options.PinRoot, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			r.fail(fmt.Errorf("remove pin folder: %w", err))
-		}
+	if err := os.Remove(folder); err != nil {
+		r.fail(fmt.Errorf("remove pin folder: %w", err))
 	}
 }

@@ -84,7 +84,7 @@ func prepare() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// /sys of this network namespace, then what tests write to.
+	// What tests write to. /sys stays the host's: its devices are not the test's.
 	for _, mount := range [][2]string{{"proc", "/proc"}, {"tmpfs", "/run"}, {"bpf", "/sys/fs/bpf"}} {
 		if err := syscall.Mount(mount[0], mount[1], mount[0], 0, ""); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", mount[0], mount[1], err)
