@@ -45,6 +45,15 @@ func TestUnderlaySmallerThanTold(t *testing.T) {
 	require.Contains(t, before[0], "packets", "a's gateway has counted b's")
 	f.testLargeDatagrams(t)
 	f.testPods(t)
+	for _, c := range clusters {
+		loss := fmt.Sprintf(`weft_link_loss_ratio{neighbor=%q,own_gateway="1",remote_gateway="1"}`, c.neighbor.Name)
+		// One of the last hundred is of full size.
+		c.gatewayNode().eventually(t, "had its last hundred probes answered", func() bool {
+			values, err := c.gatewayNode().metrics()
+			ratio, told := values[loss]
+			return err == nil && told && ratio == 0
+		})
+	}
 	require.Equal(t, before, [2]string{f.a.gatewayNode().fragmenters(t), f.b.gatewayNode().fragmenters(t)})
 }
 
