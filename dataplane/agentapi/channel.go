@@ -2,8 +2,10 @@ package agentapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -69,10 +71,14 @@ func (s *Server) toController(ctx context.Context, end *spliceEnd, conn net.Conn
 }
 
 // limitedListener closes connections beyond its slots at once, so that a flood
-// cannot exhaust the agent.
+// cannot exhaust the agent. Of those that have not proved who they are, one
+// source may have freshLimit, so that a stranger cannot take the controller's.
 type limitedListener struct {
 	net.Listener
 	slots chan struct{}
+
+	mu    sync.Mutex
+	fresh map[netip.Addr]int
 }
 
 func (l *limitedListener) Accept() (net.Conn, error) {
@@ -81,24 +87,65 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case l.slots <- struct{}{}:
-			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			conn.Close()
+		if limited := l.take(conn); limited != nil {
+			return limited, nil
 		}
+		conn.Close()
+	}
+}
+
+func (l *limitedListener) take(conn net.Conn) *limitedConn {
+	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fresh[source] >= freshLimit {
+		return nil
+	}
+	select {
+	case l.slots <- struct{}{}:
+	default:
+		return nil
+	}
+	if l.fresh == nil {
+		l.fresh = map[netip.Addr]int{}
+	}
+	l.fresh[source]++
+	return &limitedConn{
+		Conn:    conn,
+		release: sync.OnceFunc(func() { <-l.slots }),
+		proved: sync.OnceFunc(func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.fresh[source]--; l.fresh[source] <= 0 {
+				delete(l.fresh, source)
+			}
+		}),
 	}
 }
 
 type limitedConn struct {
 	net.Conn
-	release func()
+	release, proved func()
 }
 
 func (c *limitedConn) Close() error {
+	c.proved()
 	c.release()
 	return c.Conn.Close()
 }
+
+// authenticatedState is told of connections by the HTTP server: one that has
+// sent a request is through the handshake, and so the controller's.
+func authenticatedState(conn net.Conn, state http.ConnState) {
+	if secured, ok := conn.(*tls.Conn); ok && state == http.StateActive {
+		if limited, ok := secured.NetConn().(*limitedConn); ok {
+			limited.proved()
+		}
+	}
+}
+
+// freshLimit bounds the connections of one source before their handshake.
+const freshLimit = 32
 
 // peerLimit and totalLimit bound the channels that one agent splices: a pair of
 // controllers needs one, and a second while one replaces the other.
