@@ -39,9 +39,8 @@ func (s *Server) serveAPI(ctx context.Context, listener net.Listener) {
 		// CONNECT takes the connection over, which HTTP/2 does not have.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:     slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
-
-		ConnState:   authenticatedState,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnState:    authenticatedState,
+		BaseContext:  func(net.Listener) context.Context { return ctx },
 	}
 	defer server.Close()
 	limited := &limitedListener{Listener: listener, slots: make(chan struct{}, maxAPIConnections)}
