@@ -377,7 +377,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, fc *v1alpha1.ForeignCluste
 		m.again = writeEvery
 		return nil
 	}
-	if err := r.Client.Status().Update(ctx, fc); err != nil {
+	if err := r.Client.Status().Update(ctx, fc); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of foreign cluster %s: %w", fc.Name, err)
 	}
 	m.wrote = now
