@@ -99,7 +99,10 @@ func nothingLeft(t *testing.T, before leftover.Snapshot) {
 		require.NoError(t, err)
 		var added []string
 		for _, line := range leftover.Compare(before, after) {
-			for _, name := range []string{"weft", "kube", "etcd", "containerd", "coredns", "k8s.io"} {
+			for _, name := range []string{
+				"weft-lab", "weft0", "weft-vx", "weft_", "/sys/fs/bpf/", "/run/weft", "/var/lib/weft", "bare0", "wan-",
+				"kube-", "kubelet", "etcd", "containerd", "coredns", "k8s.io",
+			} {
 				if strings.Contains(line, name) {
 					added = append(added, line)
 					break

@@ -45,13 +45,13 @@ type suite struct {
 	hosts map[string][]testbed.Host
 }
 
-// progress shows other programs' progress in the test's log.
+// progress shows other programs' progress in the test's log, with the time.
 type progress struct{ t *testing.T }
 
 func (p progress) Write(b []byte) (int, error) {
 	for line := range strings.Lines(string(b)) {
 		if line = strings.TrimRight(line, "\r\n"); line != "" {
-			p.t.Log(line)
+			p.t.Log(clock(time.Now()), line)
 		}
 	}
 	return len(b), nil
