@@ -13,6 +13,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/dataplane/plan"
 )
 
@@ -271,18 +272,37 @@ func (r *resolver) resolve(endpoint string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("endpoint %q has no valid port: %w", endpoint, err)
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(r.ctx, "ip", host)
-	if err == nil && len(addresses) == 0 {
-		err = errNoAddress
+	var chosen netip.Addr
+	if err == nil {
+		chosen, err = chooseAddress(addresses)
 	}
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("endpoint %q does not resolve, check the name or give an address: %w", endpoint, err)
 	}
-	chosen := addresses[0].Unmap()
+	return netip.AddrPortFrom(chosen, uint16(port)), nil
+}
+
+// chooseAddress returns the first IPv4 address of a name, else its first IPv6
+// one. The name is a peer's: where its answer leads must be a place that an
+// address in its record could name as well.
+func chooseAddress(addresses []netip.Addr) (netip.Addr, error) {
+	var chosen netip.Addr
+	refused := errNoAddress
 	for _, address := range addresses {
-		if address.Unmap().Is4() {
-			chosen = address.Unmap()
-			break
+		address = address.Unmap()
+		if err := identity.ValidateEndpoint(address.String()); err != nil {
+			refused = err
+			continue
+		}
+		if address.Is4() {
+			return address, nil
+		}
+		if !chosen.IsValid() {
+			chosen = address
 		}
 	}
-	return netip.AddrPortFrom(chosen, uint16(port)), nil
+	if !chosen.IsValid() {
+		return netip.Addr{}, refused
+	}
+	return chosen, nil
 }

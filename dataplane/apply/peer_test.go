@@ -115,3 +115,35 @@ func TestEndpointThatDoesNotResolve(t *testing.T) {
 	require.Less(t, time.Since(start), resolveTimeout+time.Second)
 	require.Empty(t, newEndpointBook("/nonexistent/endpoints.json").heard)
 }
+
+// A peer's host name must not lead a tunnel to where an address in its record
+// may not point.
+func TestChooseAddress(t *testing.T) {
+	tests := map[string]struct {
+		answers []string
+		want    string
+	}{
+		"IPv4 before IPv6": {[]string{"2001:db8::1", "192.0.2.1", "192.0.2.2"}, "192.0.2.1"},
+		"mapped":           {[]string{"::ffff:192.0.2.1"}, "192.0.2.1"},
+		"IPv6 alone":       {[]string{"2001:db8::1"}, "2001:db8::1"},
+		"metadata first":   {[]string{"169.254.169.254", "192.0.2.1"}, "192.0.2.1"},
+		"mapped loopback":  {[]string{"::ffff:127.0.0.1", "2001:db8::1"}, "2001:db8::1"},
+		"loopback alone":   {[]string{"127.0.0.1", "::1"}, ""},
+		"nothing":          {nil, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var answers []netip.Addr
+			for _, a := range test.answers {
+				answers = append(answers, netip.MustParseAddr(a))
+			}
+			chosen, err := chooseAddress(answers)
+			if test.want == "" {
+				require.Error(t, err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, chosen.String())
+		})
+	}
+}
