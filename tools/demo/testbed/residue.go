@@ -15,13 +15,16 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
-// residueOnNodes are commands whose output must not mention Weft, or, where a
-// pattern is empty, must be empty.
-var residueOnNodes = []struct {
+// residue is a command that shows what is left.
+type residue struct {
 	what    string
 	pattern string
 	command []string
-}{
+}
+
+// residueOnNodes are commands whose output must not mention Weft, or, where a
+// pattern is empty, must be empty.
+var residueOnNodes = []residue{
 	{"device", "weft", []string{"ip", "-o", "link"}},
 	{"rule", "7077", []string{"ip", "rule"}},
 	{"route", "", []string{"ip", "route", "show", "table", "7077"}},
@@ -94,7 +97,7 @@ func (c *Cluster) APIResidue(ctx context.Context) ([]string, error) {
 }
 
 // PeeringResidue lists what a peering left besides PrefixClaims: foreign
-// clusters, neighbors, and on the nodes routes, peers and rows.
+// clusters, neighbors, and on the nodes routes, prefixes and grants.
 func (c *Cluster) PeeringResidue(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, list := range []client.ObjectList{&v1alpha1.ForeignClusterList{}, &v1alpha1.NeighborList{}} {
@@ -114,18 +117,25 @@ func (c *Cluster) PeeringResidue(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list the nodes of cluster %s: %w", c.Name, err)
 	}
 	for _, node := range nodes.Items {
-		out, _ := c.lab.Exec(ctx, node.Name, nil, "ip", "route", "show", "table", "7077")
-		for line := range strings.Lines(string(out)) {
-			if strings.Contains(line, "via") {
-				left = append(left, fmt.Sprintf("node %s: route: %s", node.Name, strings.TrimSpace(line)))
-			}
-		}
-		out, _ = c.lab.Exec(ctx, node.Name, nil, "ip", "-6", "route", "show", "dev", "weft0")
-		for line := range strings.Lines(string(out)) {
-			if strings.HasPrefix(line, "fd79:") && !strings.Contains(line, "proto kernel") {
-				left = append(left, fmt.Sprintf("node %s: channel route: %s", node.Name, strings.TrimSpace(line)))
+		for _, probe := range residueOfPeering {
+			// Some commands fail where there is nothing to list.
+			out, _ := c.lab.Exec(ctx, node.Name, nil, probe.command...)
+			for line := range strings.Lines(string(out)) {
+				line = strings.TrimSpace(line)
+				if strings.Contains(line, probe.pattern) && !strings.Contains(line, "proto kernel") {
+					left = append(left, fmt.Sprintf("node %s: %s: %s", node.Name, probe.what, line))
+				}
 			}
 		}
 	}
 	return left, nil
+}
+
+// residueOfPeering are commands whose output must have no line with the
+// pattern, those that the kernel made itself excepted.
+var residueOfPeering = []residue{
+	{"route", "via", []string{"ip", "route", "show", "table", "7077"}},
+	{"channel route", "fd79:", []string{"ip", "-6", "route", "show", "dev", "weft0"}},
+	{"foreign prefix", "elements", []string{"nft", "list", "set", "inet", "weft", "foreign"}},
+	{"grant", "elements", []string{"nft", "list", "set", "inet", "weft", "granted"}},
 }
