@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -78,6 +77,3 @@ func toAddr(ip net.IP) netip.Addr {
 	address, _ := netip.AddrFromSlice(ip)
 	return address.Unmap()
 }
-
-// networkOrder is a __be32 of abi.h as Go sees it in memory.
-func networkOrder(address [4]byte) uint32 { return binary.NativeEndian.Uint32(address[:]) }

@@ -6,12 +6,6 @@ import (
 	"github.com/weft-fabric/weft/dataplane/bpfgen"
 )
 
-// Shape of weft_counters, see abi.h: (link * directions + direction) * reasons + reason.
-const (
-	counterDirections = 4
-	counterReasons    = 64
-)
-
 // Counters returns the cells that are not zero, of the links in use and of
 // link 0, which counts what belongs to none.
 func (e *Executor) Counters() ([]Counter, error) {
@@ -29,15 +23,15 @@ func (e *Executor) Counters() ([]Counter, error) {
 	var cells []Counter
 	var perCPU []bpfgen.BorderWeftCounter
 	for link := range links {
-		if link != 0 && links[link].Flags&linkValid == 0 {
+		if link != 0 && links[link].Flags&bpfgen.LinkValid == 0 {
 			continue
 		}
-		for cell := range counterDirections * counterReasons {
-			index := uint32(link*counterDirections*counterReasons + cell)
+		for cell := range bpfgen.Directions * bpfgen.MaxReasons {
+			counter := Counter{Link: uint16(link), Direction: uint8(cell / bpfgen.MaxReasons), Reason: uint8(cell % bpfgen.MaxReasons)}
+			index := bpfgen.CounterIndex(counter.Link, uint32(counter.Direction), bpfgen.Reason(counter.Reason))
 			if err := counters.Lookup(index, &perCPU); err != nil {
 				return nil, wrapMap(counters, "read", err)
 			}
-			counter := Counter{Link: uint16(link), Direction: uint8(cell / counterReasons), Reason: uint8(cell % counterReasons)}
 			for _, value := range perCPU {
 				counter.Packets += value.Packets
 				counter.Bytes += value.Bytes

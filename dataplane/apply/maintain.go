@@ -53,7 +53,7 @@ func (e *Executor) copyFragmentCounts() error {
 		}
 		e.fragments[id] = count
 		rise := fragmentsSince(seen, count)
-		if link.Flags&linkValid == 0 || rise == 0 {
+		if link.Flags&bpfgen.LinkValid == 0 || rise == 0 {
 			continue
 		}
 		link.OuterFragments += rise
@@ -134,7 +134,7 @@ func (e *Executor) linkOfWire(prefix netip.Prefix) uint16 {
 		return wire.Link
 	}
 	for key, wire := range e.current.Maps.Wire4Long {
-		if key.PrefixLen == uint32(prefix.Bits()) && key.Prefix == networkOrder(address) {
+		if key.PrefixLen == uint32(prefix.Bits()) && key.Prefix == bpfgen.Address4(prefix.Addr()) {
 			return wire.Link
 		}
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/weft-fabric/weft/dataplane/plan"
 )
 
-// linkValid is WEFT_LINK_VALID of abi.h.
-const linkValid = 0x01
-
 // SetWords writes the map words that differ from w, each with one aligned
 // store. Words that w does not name become zero.
 func (e *Executor) SetWords(w plan.Words) error {
@@ -109,7 +106,7 @@ func (e *Executor) LinkIDs() map[plan.LinkKey]uint16 {
 		return ids
 	}
 	for id, link := range links {
-		if link.Flags&linkValid != 0 {
+		if link.Flags&bpfgen.LinkValid != 0 {
 			ids[plan.LinkKey{Cluster: link.Cluster, RemoteGateway: link.RemoteGateway}] = uint16(id)
 		}
 	}
