@@ -2,7 +2,7 @@
 // the overlay between the nodes of a cluster. Probes are reflected in BPF by
 // the far end, so an answer needs no process alive there.
 //
-// The verdicts are a pure state machine with an injected clock (target.go);
+// The verdicts are a pure state machine with an injected clock (track.go);
 // sockets are a thin shell around it (socket.go, prober.go).
 package probe
 
