@@ -290,6 +290,3 @@ func (f Folders) Node(node string) string           { return filepath.Join(f.Roo
 func (f Folders) NodeFile(node, name string) string { return filepath.Join(f.Node(node), name) }
 func (f Folders) NodeLogs(node string) string       { return f.NodeFile(node, "logs") }
 func (f Folders) NodeSocket(node string) string     { return f.NodeFile(node, "init.sock") }
-func (f Folders) ClusterFile(c, name string) string {
-	return filepath.Join(f.Root, "clusters", c, name)
-}
