@@ -110,7 +110,7 @@ func TestHostileSnapshots(t *testing.T) {
 		"wire to loopback":      {offers(offer("10.0.0.0/16", "127.1.0.0/16")), "127.1.0.0/16"},
 		"one wire, two uses":    {offers(offer("10.0.0.0/16", "240.0.0.0/16"), offer("10.1.0.0/16", "240.0.0.0/16")), "overlap on one link"},
 		"two wires, one use":    {offers(offer("10.0.0.0/16", "240.0.0.0/16"), offer("10.0.0.0/16", "240.1.0.0/16")), "overlap on one link"},
-		"too many offers":       {&channelv1.Snapshot{Offers: &channelv1.Offers{Offers: make([]*channelv1.Offer, MaxOffers+1)}}, "4097 wire prefixes"},
+		"too many offers":       {&channelv1.Snapshot{Offers: &channelv1.Offers{Offers: make([]*channelv1.Offer, maxOffers+1)}}, "4097 wire prefixes"},
 		"a good part beside it": {&channelv1.Snapshot{Mtu: 1300, Networks: networks(pods("127.0.0.0/8")).Networks}, "127.0.0.0/8"},
 	}
 	serial := uint64(1)
@@ -331,7 +331,7 @@ func (r *rude) Exchange(s grpc.BidiStreamingServer[channelv1.Envelope, channelv1
 
 // The largest snapshot that is taken at all costs little to check.
 func TestManyOffersAreCheap(t *testing.T) {
-	many := make([]*channelv1.Offer, MaxOffers)
+	many := make([]*channelv1.Offer, maxOffers)
 	for i := range many {
 		many[i] = offer(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("240.%d.%d.0/24", i/256, i%256))
 	}
@@ -340,7 +340,7 @@ func TestManyOffersAreCheap(t *testing.T) {
 		began := time.Now()
 		out, err := decodeOffers(many)
 		require.NoError(t, err)
-		require.Len(t, out, MaxOffers)
+		require.Len(t, out, maxOffers)
 		fastest = min(fastest, time.Since(began))
 	}
 	require.Less(t, fastest, 150*time.Millisecond) // comparing every pair takes several times as long

@@ -23,9 +23,9 @@ import (
 const (
 	// MaxNetworks is how many CIDRs a peer may export.
 	MaxNetworks = 16
-	// MaxOffers is how many wire prefixes a peer may offer: every network over
+	// maxOffers is how many wire prefixes a peer may offer: every network over
 	// every pair of gateways.
-	MaxOffers = MaxNetworks * identity.MaxGateways * identity.MaxGateways
+	maxOffers = MaxNetworks * identity.MaxGateways * identity.MaxGateways
 	// minPrefix and maxPrefix bound the length of a network, in bits.
 	minPrefix, maxPrefix = 8, 30
 	// MaxAddresses bounds what the networks of a peer take from our pools: a /8
@@ -200,8 +200,8 @@ func decodeKind(in channelv1.Network_Kind) (v1alpha1.NetworkKind, error) {
 }
 
 func decodeOffers(in []*channelv1.Offer) ([]Offer, error) {
-	if len(in) > MaxOffers {
-		return nil, fmt.Errorf("%d wire prefixes are offered; at most %d are allowed", len(in), MaxOffers)
+	if len(in) > maxOffers {
+		return nil, fmt.Errorf("%d wire prefixes are offered; at most %d are allowed", len(in), maxOffers)
 	}
 	out := []Offer{}
 	for _, o := range in {
@@ -262,16 +262,6 @@ func decodeOffer(in *channelv1.Offer) (Offer, error) {
 	return out, nil
 }
 
-// NeverRouted are addresses that mean something to every host or to nobody,
-// whoever says otherwise (RFC 6890; 169.254.0.0/16 holds cloud metadata).
-var NeverRouted = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("255.255.255.255/32"),
-}
-
 func decodePrefix(text string) (netip.Prefix, error) {
 	if len(text) > 43 {
 		return netip.Prefix{}, fmt.Errorf("%.43q... is no CIDR", text)
@@ -292,7 +282,7 @@ func CheckPrefix(p netip.Prefix) error {
 	if p.Bits() < minPrefix || p.Bits() > maxPrefix {
 		return fmt.Errorf("%s has a length of %d bits, which is not within %d to %d", p, p.Bits(), minPrefix, maxPrefix)
 	}
-	for _, never := range NeverRouted {
+	for _, never := range v1alpha1.NeverRouted() {
 		if never.Overlaps(p) {
 			return fmt.Errorf("%s lies in %s, which is never routed into a tunnel", p, never)
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
-	"github.com/weft-fabric/weft/controlplane/channel"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 )
 
@@ -14,7 +13,7 @@ import (
 // addresses, prefixes that neighbors use already, and what is never routed,
 // whatever the pools say. A default route occupies nothing.
 func Avoid(config *v1alpha1.FabricConfig, nodes []v1alpha1.FabricNode, neighbors []v1alpha1.Neighbor, others []netip.Prefix) []netip.Prefix {
-	avoid := slices.Concat(others, channel.NeverRouted)
+	avoid := slices.Concat(others, v1alpha1.NeverRouted())
 	avoid = append(avoid, ipam.ParsePrefixes(config.Spec.ReservedCIDRs)...)
 	for _, n := range config.Spec.Networks {
 		avoid = append(avoid, ipam.ParsePrefixes(n.CIDRs)...)

@@ -18,17 +18,6 @@ const (
 	firstBits = 16
 )
 
-// never are the destinations that no table may name: "this network", loopback,
-// link-local (where cloud metadata lives), multicast and broadcast
-// (RFC 6890).
-var never = [...]netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("255.255.255.255/32"),
-}
-
 // parseNetwork reads a prefix that a table may hold. ok is false for IPv6,
 // which these tables do not carry.
 func parseNetwork(cidr v1alpha1.CIDR) (p netip.Prefix, ok bool, err error) {
@@ -45,7 +34,7 @@ func parseNetwork(cidr v1alpha1.CIDR) (p netip.Prefix, ok bool, err error) {
 	if p.Bits() < minBits {
 		return p, false, fmt.Errorf("%s is wider than /%d", p, minBits)
 	}
-	for _, n := range never {
+	for _, n := range v1alpha1.NeverRouted() {
 		if n.Overlaps(p) {
 			return p, false, fmt.Errorf("%s overlaps %s, which is never routed into a tunnel", p, n)
 		}

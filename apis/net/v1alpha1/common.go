@@ -1,10 +1,25 @@
 package v1alpha1
 
+import "net/netip"
+
 // CIDR is an IPv4 or IPv6 prefix without host bits, such as 10.244.0.0/16.
 //
 // +kubebuilder:validation:MaxLength=43
 // +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="must be a CIDR without host bits, such as 10.244.0.0/16"
 type CIDR string
+
+// NeverRouted lists the addresses that no network may hold, whoever exports it:
+// "this network", loopback, link-local (where cloud metadata lives), multicast
+// and broadcast (RFC 6890). bpf/lib/address.h drops packets that carry them.
+func NeverRouted() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),
+		netip.MustParsePrefix("127.0.0.0/8"),
+		netip.MustParsePrefix("169.254.0.0/16"),
+		netip.MustParsePrefix("224.0.0.0/4"),
+		netip.MustParsePrefix("255.255.255.255/32"),
+	}
+}
 
 // Identity is the fingerprint of a cluster's Ed25519 public key: its SHA-256
 // in lower-case base32 without padding (RFC 4648), 52 characters.
