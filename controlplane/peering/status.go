@@ -166,7 +166,10 @@ func firstUnreadable(unreadable map[string]string) (string, string) {
 	return first, unreadable[first]
 }
 
-// pathsOf lists the links to a neighbor as measured, at most 64.
+// maxPaths is what ForeignCluster.status.paths holds.
+const maxPaths = 64
+
+// pathsOf lists the links to a neighbor as measured, at most maxPaths.
 func pathsOf(name string, index int32, view measure.View) []v1alpha1.PathStatus {
 	var paths []v1alpha1.PathStatus
 	links := slices.Clone(view.Links)
@@ -174,7 +177,7 @@ func pathsOf(name string, index int32, view measure.View) []v1alpha1.PathStatus 
 		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
 	})
 	for _, l := range links {
-		if l.ClusterIndex != index || l.Neighbor != name || len(paths) == 64 {
+		if l.ClusterIndex != index || l.Neighbor != name || len(paths) == maxPaths {
 			continue
 		}
 		paths = append(paths, v1alpha1.PathStatus{
