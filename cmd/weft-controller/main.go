@@ -1,4 +1,4 @@
-// Weft-controller is the control plane of one cluster: see package
+// Command weft-controller is the control plane of one cluster: see package
 // controlplane.
 package main
 

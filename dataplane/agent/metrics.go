@@ -9,8 +9,8 @@ import (
 	"github.com/weft-fabric/weft/dataplane/metrics"
 )
 
-// defaultMetricsPort serves health and metrics until the FabricConfig is known:
-// a kubelet must not end an agent because the API server is away.
+// defaultMetricsPort serves health and metrics until the FabricConfig is known,
+// so that an agent that waits for the API server can be seen waiting.
 const defaultMetricsPort = 9813
 
 // directions are the names of a counter's directions.

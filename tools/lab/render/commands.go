@@ -57,7 +57,7 @@ func Containerd(p Programs) supervise.Daemon {
 	return supervise.Daemon{Name: "containerd", Args: []string{p.Containerd, "--config=/etc/containerd/config.toml", "--log-level=info"}}
 }
 
-// Kubelet and kube-proxy of a node.
+// NodeDaemons are the kubelet and kube-proxy of a node.
 func NodeDaemons(n layout.Node, p Programs, nodeFolder string) []supervise.Daemon {
 	return []supervise.Daemon{
 		{Name: "kubelet", Args: []string{p.Kube, "kubelet",
