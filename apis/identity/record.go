@@ -16,8 +16,8 @@ import (
 
 // Bounds of a record. A record is outside input.
 const (
-	// MaxRecordLength is the longest token that ParseRecord reads, in bytes.
-	MaxRecordLength = 16384
+	// maxRecordLength is the longest token that ParseRecord reads, in bytes.
+	maxRecordLength = 16384
 	// MaxGateways, MaxEndpoints and MaxLanes bound what a record may list.
 	MaxGateways  = 16
 	MaxEndpoints = 8
@@ -103,8 +103,8 @@ func (r *Record) Sign(key ed25519.PrivateKey) (string, error) {
 	signature := ed25519.Sign(key, append([]byte(signatureContext), payload...))
 	enc := base64.RawURLEncoding
 	token := tokenPrefix + "." + enc.EncodeToString(payload) + "." + enc.EncodeToString(signature)
-	if len(token) > MaxRecordLength {
-		return "", fmt.Errorf("the record is %d bytes long; at most %d are allowed", len(token), MaxRecordLength)
+	if len(token) > maxRecordLength {
+		return "", fmt.Errorf("the record is %d bytes long; at most %d are allowed", len(token), maxRecordLength)
 	}
 	return token, nil
 }
@@ -113,8 +113,8 @@ func (r *Record) Sign(key ed25519.PrivateKey) (string, error) {
 // sentence fit for a condition.
 func ParseRecord(token string) (*Record, error) {
 	token = strings.TrimSpace(token)
-	if len(token) > MaxRecordLength {
-		return nil, fmt.Errorf("the record is %d bytes long; at most %d are allowed", len(token), MaxRecordLength)
+	if len(token) > maxRecordLength {
+		return nil, fmt.Errorf("the record is %d bytes long; at most %d are allowed", len(token), maxRecordLength)
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || parts[0] != tokenPrefix {

@@ -148,7 +148,7 @@ func giveBack(ctx context.Context, store Store, claim *v1alpha1.PrefixClaim) err
 func holder(claims []v1alpha1.PrefixClaim, key v1alpha1.PrefixClaimSpec) (netip.Prefix, *v1alpha1.PrefixClaim) {
 	var best *v1alpha1.PrefixClaim
 	for i := range claims {
-		if c := &claims[i]; sameKey(c.Spec, key) && stands(claims, c) && (best == nil || Older(c, best)) {
+		if c := &claims[i]; sameKey(c.Spec, key) && stands(claims, c) && (best == nil || older(c, best)) {
 			best = c
 		}
 	}
@@ -170,7 +170,7 @@ func stands(claims []v1alpha1.PrefixClaim, claim *v1alpha1.PrefixClaim) bool {
 	}
 	for i := range claims {
 		other := &claims[i]
-		if other.UID == claim.UID || !Older(other, claim) {
+		if other.UID == claim.UID || !older(other, claim) {
 			continue
 		}
 		if p, err := netip.ParsePrefix(string(other.Spec.Prefix)); err == nil && p.Overlaps(own) {
@@ -183,10 +183,10 @@ func stands(claims []v1alpha1.PrefixClaim, claim *v1alpha1.PrefixClaim) bool {
 	return true
 }
 
-// Older reports whether a was created before b. Claims never change, so their
+// older reports whether a was created before b. Claims never change, so their
 // resource versions are those of their creation, which the API server orders
 // (KEP-5504); wall clocks of several API servers do not.
-func Older(a, b *v1alpha1.PrefixClaim) bool {
+func older(a, b *v1alpha1.PrefixClaim) bool {
 	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
 		return order < 0
 	}
@@ -207,7 +207,7 @@ func reclaim(ctx context.Context, store Store, claims []v1alpha1.PrefixClaim, ma
 	for i := range claims {
 		if c := &claims[i]; may(c) {
 			count++
-			if oldest == nil || Older(c, oldest) {
+			if oldest == nil || older(c, oldest) {
 				oldest = c
 			}
 		}

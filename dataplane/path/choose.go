@@ -9,8 +9,8 @@ import (
 	"github.com/weft-fabric/weft/dataplane/plan"
 )
 
-// MaxChoice is the number of gateways that a choice word has room for.
-const MaxChoice = 7
+// maxChoice is the number of gateways that a choice word has room for.
+const maxChoice = 7
 
 // Choose returns the words for the clusters of the input; words of other
 // clusters are zero. Equal input gives equal words, whatever its order.
@@ -108,13 +108,13 @@ func chooseGateways(in Input, cluster uint8, links []Link, previous []uint8) []u
 		}
 	}
 	if len(good) > 0 {
-		return good[:min(len(good), MaxChoice)]
+		return good[:min(len(good), maxChoice)]
 	}
 	last := slices.DeleteFunc(previous, func(id uint8) bool { return !slices.Contains(all, id) })
 	if len(last) > 0 {
 		return last
 	}
-	return all[:min(len(all), MaxChoice)]
+	return all[:min(len(all), maxChoice)]
 }
 
 // ownFirst reports whether a gateway uses its own links: where one is up, and
@@ -146,7 +146,7 @@ func Pack(gateways []uint8) uint64 {
 // Unpack returns the gateways of a choice word.
 func Unpack(word uint64) []uint8 {
 	var out []uint8
-	for i := range min(word&0xff, MaxChoice) {
+	for i := range min(word&0xff, maxChoice) {
 		out = append(out, uint8(word>>(8*(i+1))))
 	}
 	return out

@@ -24,8 +24,8 @@ func LaneMTU(underlay int) int {
 	return (underlay - wireguardOverhead) / wireguardPadding * wireguardPadding
 }
 
-// OverlayMTU returns the MTU of the overlay over an underlay.
-func OverlayMTU(underlay int) int { return underlay - vxlanOverhead }
+// overlayMTU returns the MTU of the overlay over an underlay.
+func overlayMTU(underlay int) int { return underlay - vxlanOverhead }
 
 // MAC returns the overlay's hardware address on a node: locally administered,
 // unicast, derived from the node's name, so that it is unique and stable.
@@ -49,7 +49,7 @@ func (b *builder) overlay() {
 	case fabric.IsValid():
 		b.plan.Overlay = &Overlay{
 			Device: OverlayDevice, Port: uint16(b.in.Config.Spec.Ports.Overlay), VNI: b.in.VNI,
-			MAC: MAC(b.in.Node), MTU: OverlayMTU(b.in.Facts.UnderlayMTU), FabricAddress: fabric,
+			MAC: MAC(b.in.Node), MTU: overlayMTU(b.in.Facts.UnderlayMTU), FabricAddress: fabric,
 		}
 	}
 }
@@ -69,12 +69,12 @@ func (b *builder) lane() {
 // pathMTU is what every path of this cluster carries: the least over its
 // gateways' lanes and its nodes' overlays.
 func (b *builder) pathMTU() int {
-	mtu := OverlayMTU(b.in.Facts.UnderlayMTU)
+	mtu := overlayMTU(b.in.Facts.UnderlayMTU)
 	for _, n := range b.nodes {
 		if n.underlayMTU == 0 {
 			continue
 		}
-		mtu = min(mtu, OverlayMTU(n.underlayMTU))
+		mtu = min(mtu, overlayMTU(n.underlayMTU))
 		if n.object.Spec.GatewayID > 0 {
 			mtu = min(mtu, LaneMTU(n.underlayMTU))
 		}

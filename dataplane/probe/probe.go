@@ -18,10 +18,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultInterval      = 100 * time.Millisecond
-	DefaultSlowInterval  = time.Second
-	DefaultBurstInterval = 20 * time.Millisecond
-	DefaultBudget        = 2000
+	defaultInterval      = 100 * time.Millisecond
+	defaultSlowInterval  = time.Second
+	defaultBurstInterval = 20 * time.Millisecond
+	defaultBudget        = 2000
 )
 
 // Options of a Prober. Zero values mean the defaults.
@@ -47,19 +47,19 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Interval <= 0 {
-		o.Interval = DefaultInterval
+		o.Interval = defaultInterval
 	}
 	if o.SlowInterval <= 0 {
-		o.SlowInterval = DefaultSlowInterval
+		o.SlowInterval = defaultSlowInterval
 	}
 	if o.BurstInterval <= 0 {
-		o.BurstInterval = DefaultBurstInterval
+		o.BurstInterval = defaultBurstInterval
 	}
 	if o.Port == 0 {
 		o.Port = v1alpha1.ProbePort
 	}
 	if o.Budget <= 0 {
-		o.Budget = DefaultBudget
+		o.Budget = defaultBudget
 	}
 	return o
 }

@@ -26,7 +26,7 @@ type path struct {
 func newPath(delay func() time.Duration) *path {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return &path{
-		track:   newTrack(pace{DefaultInterval, DefaultBurstInterval}, start),
+		track:   newTrack(pace{defaultInterval, defaultBurstInterval}, start),
 		now:     start,
 		arrives: map[uint32]time.Time{},
 		delay:   delay,

@@ -14,9 +14,9 @@ import (
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/wait"
 )
 
-// PartLimit bounds the parting of one side: the controller gives the goodbye
+// partLimit bounds the parting of one side: the controller gives the goodbye
 // 5 s and the agents 15 s.
-const PartLimit = 25 * time.Second
+const partLimit = 25 * time.Second
 
 // Part deletes the ForeignCluster and waits until the controller has taken the
 // peering apart. With force, an object that the controller does not release in
@@ -31,11 +31,11 @@ func Part(ctx context.Context, c client.Client, name string, force bool, progres
 	if err != nil {
 		return kube.Explain(err, "delete", "ForeignCluster "+name)
 	}
-	return WaitGone(ctx, c, name, PartLimit, force, progress)
+	return waitGone(ctx, c, name, partLimit, force, progress)
 }
 
-// WaitGone waits until a ForeignCluster that is being deleted is gone.
-func WaitGone(ctx context.Context, c client.Client, name string, limit time.Duration, force bool, progress wait.Progress) error {
+// waitGone waits until a ForeignCluster that is being deleted is gone.
+func waitGone(ctx context.Context, c client.Client, name string, limit time.Duration, force bool, progress wait.Progress) error {
 	err := wait.Until(ctx, limit, progress, func(ctx context.Context) (string, error) {
 		err := c.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.ForeignCluster{})
 		if kube.Missing(err) {
