@@ -267,12 +267,12 @@ func TestNeighborMTU(t *testing.T) {
 // WireGuard pads the inner packet to a multiple of 16 and adds 60 bytes.
 func TestLaneMTU(t *testing.T) {
 	for underlay := 576; underlay < 9100; underlay++ {
-		mtu := LaneMTU(underlay)
+		mtu := v1alpha1.LaneMTU(underlay)
 		require.Zero(t, mtu%16)
 		require.LessOrEqual(t, mtu+60, underlay)
 		require.Greater(t, mtu+16+60, underlay)
 	}
-	require.Equal(t, 1440, LaneMTU(1500))
+	require.Equal(t, 1440, v1alpha1.LaneMTU(1500))
 }
 
 func TestMAC(t *testing.T) {

@@ -5,27 +5,8 @@ import (
 	"net"
 
 	"github.com/weft-fabric/weft/apis/identity"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
-
-// What a tunnel adds to a packet, in bytes.
-const (
-	// vxlanOverhead: outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14
-	// (RFC 7348, 5).
-	vxlanOverhead = 50
-	// wireguardOverhead: outer IPv4 20, UDP 8, WireGuard header 16, tag 16.
-	wireguardOverhead = 60
-	// wireguardPadding: WireGuard pads to a multiple of 16, up to the MTU.
-	wireguardPadding = 16
-)
-
-// LaneMTU returns the MTU of a lane over an underlay: the largest multiple of
-// 16 that fits, so that padding never makes the outer packet too big.
-func LaneMTU(underlay int) int {
-	return (underlay - wireguardOverhead) / wireguardPadding * wireguardPadding
-}
-
-// overlayMTU returns the MTU of the overlay over an underlay.
-func overlayMTU(underlay int) int { return underlay - vxlanOverhead }
 
 // MAC returns the overlay's hardware address on a node: locally administered,
 // unicast, derived from the node's name, so that it is unique and stable.
@@ -49,7 +30,7 @@ func (b *builder) overlay() {
 	case fabric.IsValid():
 		b.plan.Overlay = &Overlay{
 			Device: OverlayDevice, Port: uint16(b.in.Config.Spec.Ports.Overlay), VNI: b.in.VNI,
-			MAC: MAC(b.in.Node), MTU: overlayMTU(b.in.Facts.UnderlayMTU), FabricAddress: fabric,
+			MAC: MAC(b.in.Node), MTU: v1alpha1.OverlayMTU(b.in.Facts.UnderlayMTU), FabricAddress: fabric,
 		}
 	}
 }
@@ -59,7 +40,7 @@ func (b *builder) lane() {
 	if !b.isGateway() {
 		return
 	}
-	lane := Lane{Device: LaneDevice, Port: uint16(b.in.Config.Spec.Ports.Lane), MTU: LaneMTU(b.in.Facts.UnderlayMTU)}
+	lane := Lane{Device: LaneDevice, Port: uint16(b.in.Config.Spec.Ports.Lane), MTU: v1alpha1.LaneMTU(b.in.Facts.UnderlayMTU)}
 	if id := b.in.Config.Status.Identity; id != "" {
 		lane.ChannelAddress = identity.ChannelAddress(id, b.self.Spec.GatewayID)
 	}
@@ -69,14 +50,14 @@ func (b *builder) lane() {
 // pathMTU is what every path of this cluster carries: the least over its
 // gateways' lanes and its nodes' overlays.
 func (b *builder) pathMTU() int {
-	mtu := overlayMTU(b.in.Facts.UnderlayMTU)
+	mtu := v1alpha1.OverlayMTU(b.in.Facts.UnderlayMTU)
 	for _, n := range b.nodes {
 		if n.underlayMTU == 0 {
 			continue
 		}
-		mtu = min(mtu, overlayMTU(n.underlayMTU))
+		mtu = min(mtu, v1alpha1.OverlayMTU(n.underlayMTU))
 		if n.object.Spec.GatewayID > 0 {
-			mtu = min(mtu, LaneMTU(n.underlayMTU))
+			mtu = min(mtu, v1alpha1.LaneMTU(n.underlayMTU))
 		}
 	}
 	return mtu
