@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,9 +13,6 @@ import (
 
 	"github.com/weft-fabric/weft/dataplane/plan"
 )
-
-// elementsPerMessage keeps a netlink attribute below its 64 KiB.
-const elementsPerMessage = 400
 
 // sendBuffer holds a whole transaction: it is one message to the kernel.
 const sendBuffer = 8 << 20
@@ -219,179 +214,6 @@ func (c chainSpec) definition() *nftables.Chain {
 		chain.Type, chain.Hooknum, chain.Priority, chain.Policy = c.kind, c.hook, nftables.ChainPriorityRef(c.priority), &policy
 	}
 	return chain
-}
-
-// sameStructure compares chains, rules (by their fingerprints), counters and
-// sets with what the kernel has.
-func sameStructure(connection *nftables.Conn, want ruleset) (bool, error) {
-	exists, err := tableExists(connection)
-	if err != nil || !exists {
-		return false, err
-	}
-	sets, err := connection.GetSets(nftTable())
-	if err != nil {
-		return false, fmt.Errorf("list nftables sets: %w", err)
-	}
-	if !sameSets(sets, want.sets) {
-		return false, nil
-	}
-	chains, err := connection.ListChainsOfTableFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return false, fmt.Errorf("list nftables chains: %w", err)
-	}
-	chains = slices.DeleteFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name != plan.NftablesTable })
-	if len(chains) != len(want.chains) {
-		return false, nil
-	}
-	for _, chain := range want.chains {
-		same, err := sameChain(connection, chains, chain)
-		if err != nil || !same {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-func sameSets(have []*nftables.Set, want []setSpec) bool {
-	if len(have) != len(want) {
-		return false
-	}
-	for _, set := range want {
-		matches := slices.ContainsFunc(have, func(h *nftables.Set) bool {
-			return h.Name == set.name && h.Interval == set.interval && h.KeyType.Bytes == set.key.Bytes && h.Dynamic == (set.dynamic != nil) &&
-				(set.dynamic == nil || h.Size == set.dynamic.size && h.Timeout == set.dynamic.timeout)
-		})
-		if !matches {
-			return false
-		}
-	}
-	return true
-}
-
-func sameChain(connection *nftables.Conn, have []*nftables.Chain, want chainSpec) (bool, error) {
-	index := slices.IndexFunc(have, func(c *nftables.Chain) bool { return c.Name == want.name })
-	if index < 0 || !sameHook(have[index], want) {
-		return false, nil
-	}
-	rules, err := connection.GetRules(nftTable(), have[index])
-	if err != nil {
-		return false, fmt.Errorf("list rules of nftables chain %s: %w", want.name, err)
-	}
-	if len(rules) != len(want.rules) {
-		return false, nil
-	}
-	for i, rule := range rules {
-		userData, err := want.rules[i].userData()
-		if err != nil || !bytes.Equal(rule.UserData, userData) {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-func sameHook(have *nftables.Chain, want chainSpec) bool {
-	if want.hook == nil {
-		return have.Hooknum == nil
-	}
-	return have.Hooknum != nil && *have.Hooknum == *want.hook && have.Priority != nil && *have.Priority == want.priority &&
-		have.Type == want.kind && have.Policy != nil && *have.Policy == nftables.ChainPolicyAccept
-}
-
-// syncSet queues what makes a set as planned and returns what that is.
-func syncSet(connection *nftables.Conn, want setSpec, remove bool) (missing, surplus []element, err error) {
-	listed, err := connection.GetSetElements(want.definition())
-	if err != nil {
-		return nil, nil, fmt.Errorf("list nftables set %s: %w", want.name, err)
-	}
-	have := want.parse(listed)
-	for e := range want.elements {
-		if !have[e] {
-			missing = append(missing, e)
-		}
-	}
-	for e := range have {
-		if !want.elements[e] {
-			surplus = append(surplus, e)
-		}
-	}
-	// A prefix that grows or shrinks overlaps its former self, which then has to
-	// go in the same transaction.
-	if remove || want.interval && len(missing) > 0 {
-		if err := deleteElements(connection, want, surplus); err != nil {
-			return nil, nil, err
-		}
-	} else {
-		surplus = nil
-	}
-	return missing, surplus, addElements(connection, want, missing)
-}
-
-// parse pairs the ends of intervals, which the kernel lists one by one.
-func (s setSpec) parse(listed []nftables.SetElement) map[element]bool {
-	elements := map[element]bool{}
-	if !s.interval {
-		for _, e := range listed {
-			elements[element{start: string(e.Key)}] = true
-		}
-		return elements
-	}
-	// At one key, an interval ends before the next begins.
-	slices.SortFunc(listed, func(a, b nftables.SetElement) int {
-		if order := bytes.Compare(a.Key, b.Key); order != 0 {
-			return order
-		}
-		return cmp.Compare(boolInt(b.IntervalEnd), boolInt(a.IntervalEnd))
-	})
-	start := ""
-	for _, e := range listed {
-		switch {
-		case !e.IntervalEnd:
-			start = string(e.Key)
-		case start != "":
-			elements[element{start: start, end: string(e.Key)}] = true
-			start = ""
-		}
-	}
-	if start != "" {
-		elements[element{start: start}] = true
-	}
-	return elements
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func addElements(connection *nftables.Conn, set setSpec, elements []element) error {
-	for chunk := range slices.Chunk(elements, elementsPerMessage) {
-		if err := connection.SetAddElements(set.definition(), toSetElements(set, chunk)); err != nil {
-			return fmt.Errorf("add to nftables set %s: %w", set.name, err)
-		}
-	}
-	return nil
-}
-
-func deleteElements(connection *nftables.Conn, set setSpec, elements []element) error {
-	for chunk := range slices.Chunk(elements, elementsPerMessage) {
-		if err := connection.SetDeleteElements(set.definition(), toSetElements(set, chunk)); err != nil {
-			return fmt.Errorf("remove from nftables set %s: %w", set.name, err)
-		}
-	}
-	return nil
-}
-
-func toSetElements(set setSpec, elements []element) []nftables.SetElement {
-	var list []nftables.SetElement
-	for _, e := range elements {
-		list = append(list, nftables.SetElement{Key: []byte(e.start)})
-		if set.interval && e.end != "" {
-			list = append(list, nftables.SetElement{Key: []byte(e.end), IntervalEnd: true})
-		}
-	}
-	return list
 }
 
 func zeroCounter() *expr.Counter { return &expr.Counter{} }
