@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -205,145 +202,6 @@ func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *s
 	return prefixProblem
 }
 
-// stateVerdict fills in what the objects alone say.
-func (r *Reconciler) stateVerdict(fc *v1alpha1.ForeignCluster, v Verdict) {
-	f := finding{status: metav1.ConditionFalse, reason: v.Reason, message: v.Message}
-	if v.Valid {
-		f.status = metav1.ConditionTrue
-	}
-	f.set(&fc.Status, v1alpha1.ConditionRecordValid, fc.Generation)
-	if v.Record != nil {
-		fc.Status.ClusterID = v.Record.ClusterID
-		fc.Status.Record = ""
-		if v.Token != fc.Spec.Record {
-			fc.Status.Record = v.Token
-		}
-	}
-	if v.Duplicate == "" {
-		meta.RemoveStatusCondition(&fc.Status.Conditions, ConditionDuplicate)
-		return
-	}
-	yes(ReasonDuplicate, "%s", duplicateMessage(v)).set(&fc.Status, ConditionDuplicate, fc.Generation)
-}
-
-func duplicateMessage(v Verdict) string {
-	return fmt.Sprintf("ForeignCluster %s has the same identity and is older: delete one of the two", v.Duplicate)
-}
-
-// stateUnusable fills in why there is no peering. One that stood before a bad
-// record was written stays as it is, and its links are what was measured.
-func (r *Reconciler) stateUnusable(fc *v1alpha1.ForeignCluster, s *snapshot, v Verdict) {
-	f := no(v.Reason, "%s", v.Message)
-	if v.Duplicate != "" && v.Valid {
-		f = no(ReasonDuplicate, "%s", duplicateMessage(v))
-	}
-	r.stateStanding(fc, s, f)
-}
-
-// hopeless is why no Neighbor can be made until somebody changes an object.
-type hopeless struct{ error }
-
-func (h hopeless) Unwrap() error { return h.error }
-
-// stateHopeless fills in why there is no Neighbor, or an old one that stands.
-func (r *Reconciler) stateHopeless(fc *v1alpha1.ForeignCluster, s *snapshot, err error) {
-	f := no(ReasonNoNeighbor, "%s", err)
-	f.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
-	r.stateStanding(fc, s, f)
-}
-
-// stateStanding fills in what the probes see of a Neighbor that stands, else f.
-func (r *Reconciler) stateStanding(fc *v1alpha1.ForeignCluster, s *snapshot, f finding) {
-	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
-		view := r.View()
-		f = connectedFinding(fc.Name, &n.Spec, view, f, r.Channels.Status(fc.Spec.Identity))
-		stateMTU(fc, &n.Spec, view)
-	}
-	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
-}
-
-// stateProgress fills in how far the peering has come.
-func (r *Reconciler) stateProgress(fc *v1alpha1.ForeignCluster, neighbor *v1alpha1.Neighbor, status channel.Status, x exchange) {
-	view := r.View()
-	networks := networksFinding(x)
-	channelFinding(fc.Name, status).set(&fc.Status, v1alpha1.ConditionChannelReady, fc.Generation)
-	networks.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
-	connectedFinding(fc.Name, &neighbor.Spec, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
-	stateMTU(fc, &neighbor.Spec, view)
-	fc.Status.Networks = remapped(&neighbor.Spec)
-	if paths := pathsOf(fc.Name, neighbor.Spec.ClusterIndex, view); len(paths) > 0 || len(view.Unreadable) == 0 {
-		fc.Status.Paths = paths // what cannot be read stays as it was
-	}
-}
-
-// ensureNeighbor makes the Neighbor what it should be. Its second result says
-// which network found no prefix; the others are in place.
-func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignCluster, s *snapshot, record *identity.Record, said channel.Snapshot) (*v1alpha1.Neighbor, error, error) {
-	neighbor := find(s.neighbors, fc.Name)
-	var existing *v1alpha1.NeighborSpec
-	if neighbor != nil {
-		if neighbor.Spec.Identity != fc.Spec.Identity {
-			return nil, nil, hopeless{fmt.Errorf("neighbor %s belongs to another identity: delete it (kubectl delete neighbor %s)", fc.Name, fc.Name)}
-		}
-		existing = &neighbor.Spec
-	}
-	networks := said.Networks
-	if networks == nil {
-		networks = networksOf(existing)
-	}
-	p := &prefixes{store: r.Claims, config: s.config, existing: existing, record: record, avoid: r.avoid(s), neighbors: r.listNeighbors}
-	views, wires, prefixProblem := p.resolve(ctx, networks)
-	index, err := r.clusterIndex(ctx, existing)
-	if err != nil {
-		return nil, nil, err
-	}
-	spec, err := buildNeighbor(neighborInput{
-		Record: record, Existing: existing, Index: index, Access: fc.Spec.Access,
-		Views: views, Wires: wires,
-		OwnNetworks: s.config.Status.Networks, OwnGateways: ownGateways(s.nodes),
-		Offers: said.Offers, MTU: said.MTU,
-	})
-	if err != nil {
-		return nil, nil, hopeless{fmt.Errorf("peer with %s: %w", fc.Name, err)}
-	}
-	neighbor, err = r.writeNeighbor(ctx, fc.Name, neighbor, spec)
-	return neighbor, prefixProblem, err
-}
-
-func (r *Reconciler) clusterIndex(ctx context.Context, existing *v1alpha1.NeighborSpec) (int32, error) {
-	if existing != nil {
-		return existing.ClusterIndex, nil
-	}
-	neighbors, err := r.listNeighbors(ctx)
-	if err != nil {
-		return 0, err
-	}
-	index, err := freeClusterIndex(neighbors)
-	if err != nil {
-		return 0, hopeless{err}
-	}
-	return index, nil
-}
-
-func (r *Reconciler) writeNeighbor(ctx context.Context, name string, have *v1alpha1.Neighbor, spec v1alpha1.NeighborSpec) (*v1alpha1.Neighbor, error) {
-	if have == nil {
-		created := &v1alpha1.Neighbor{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-		if err := r.Client.Create(ctx, created); err != nil {
-			return nil, fmt.Errorf("create neighbor %s: %w", name, err)
-		}
-		return created, nil
-	}
-	if equality.Semantic.DeepEqual(have.Spec, spec) {
-		return have, nil
-	}
-	changed := have.DeepCopy()
-	changed.Spec = spec
-	if err := r.Client.Update(ctx, changed); err != nil {
-		return nil, fmt.Errorf("update neighbor %s: %w", name, err)
-	}
-	return changed, nil
-}
-
 // talk tells the channel manager what to say to the peer and where it is.
 func (r *Reconciler) talk(fc *v1alpha1.ForeignCluster, s *snapshot, m *memory, record *identity.Record) {
 	peer := channel.Peer{
@@ -382,47 +240,4 @@ func (r *Reconciler) writeStatus(ctx context.Context, fc *v1alpha1.ForeignCluste
 	}
 	m.wrote = now
 	return nil
-}
-
-// avoid computes what is never handed out, when it is first asked.
-func (r *Reconciler) avoid(s *snapshot) func(context.Context) ([]netip.Prefix, error) {
-	var known []netip.Prefix
-	return func(ctx context.Context) ([]netip.Prefix, error) {
-		if known == nil {
-			detected, err := fabric.Detect(ctx, r.Reader)
-			if err != nil {
-				return nil, err
-			}
-			known = fabric.Avoid(s.config, s.nodes, s.neighbors, detected.Taken())
-		}
-		return known, nil
-	}
-}
-
-func (r *Reconciler) listNeighbors(ctx context.Context) ([]v1alpha1.Neighbor, error) {
-	var list v1alpha1.NeighborList
-	if err := r.Reader.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list neighbors: %w", err)
-	}
-	return list.Items, nil
-}
-
-func find(neighbors []v1alpha1.Neighbor, name string) *v1alpha1.Neighbor {
-	for i := range neighbors {
-		if neighbors[i].Name == name {
-			return &neighbors[i]
-		}
-	}
-	return nil
-}
-
-// ownGateways returns the gateway ids of this cluster.
-func ownGateways(nodes []v1alpha1.FabricNode) []int32 {
-	var ids []int32
-	for i := range nodes {
-		if id := nodes[i].Spec.GatewayID; id != 0 {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }

@@ -1,0 +1,77 @@
+package peering
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
+)
+
+// stateVerdict fills in what the objects alone say.
+func (r *Reconciler) stateVerdict(fc *v1alpha1.ForeignCluster, v Verdict) {
+	f := finding{status: metav1.ConditionFalse, reason: v.Reason, message: v.Message}
+	if v.Valid {
+		f.status = metav1.ConditionTrue
+	}
+	f.set(&fc.Status, v1alpha1.ConditionRecordValid, fc.Generation)
+	if v.Record != nil {
+		fc.Status.ClusterID = v.Record.ClusterID
+		fc.Status.Record = ""
+		if v.Token != fc.Spec.Record {
+			fc.Status.Record = v.Token
+		}
+	}
+	if v.Duplicate == "" {
+		meta.RemoveStatusCondition(&fc.Status.Conditions, ConditionDuplicate)
+		return
+	}
+	yes(ReasonDuplicate, "%s", duplicateMessage(v)).set(&fc.Status, ConditionDuplicate, fc.Generation)
+}
+
+func duplicateMessage(v Verdict) string {
+	return fmt.Sprintf("ForeignCluster %s has the same identity and is older: delete one of the two", v.Duplicate)
+}
+
+// stateUnusable fills in why there is no peering. One that stood before a bad
+// record was written stays as it is, and its links are what was measured.
+func (r *Reconciler) stateUnusable(fc *v1alpha1.ForeignCluster, s *snapshot, v Verdict) {
+	f := no(v.Reason, "%s", v.Message)
+	if v.Duplicate != "" && v.Valid {
+		f = no(ReasonDuplicate, "%s", duplicateMessage(v))
+	}
+	r.stateStanding(fc, s, f)
+}
+
+// stateHopeless fills in why there is no Neighbor, or an old one that stands.
+func (r *Reconciler) stateHopeless(fc *v1alpha1.ForeignCluster, s *snapshot, err error) {
+	f := no(ReasonNoNeighbor, "%s", err)
+	f.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
+	r.stateStanding(fc, s, f)
+}
+
+// stateStanding fills in what the probes see of a Neighbor that stands, else f.
+func (r *Reconciler) stateStanding(fc *v1alpha1.ForeignCluster, s *snapshot, f finding) {
+	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
+		view := r.View()
+		f = connectedFinding(fc.Name, &n.Spec, view, f, r.Channels.Status(fc.Spec.Identity))
+		stateMTU(fc, &n.Spec, view)
+	}
+	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+}
+
+// stateProgress fills in how far the peering has come.
+func (r *Reconciler) stateProgress(fc *v1alpha1.ForeignCluster, neighbor *v1alpha1.Neighbor, status channel.Status, x exchange) {
+	view := r.View()
+	networks := networksFinding(x)
+	channelFinding(fc.Name, status).set(&fc.Status, v1alpha1.ConditionChannelReady, fc.Generation)
+	networks.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
+	connectedFinding(fc.Name, &neighbor.Spec, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+	stateMTU(fc, &neighbor.Spec, view)
+	fc.Status.Networks = remapped(&neighbor.Spec)
+	if paths := pathsOf(fc.Name, neighbor.Spec.ClusterIndex, view); len(paths) > 0 || len(view.Unreadable) == 0 {
+		fc.Status.Paths = paths // what cannot be read stays as it was
+	}
+}
