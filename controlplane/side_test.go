@@ -225,7 +225,7 @@ func applied(neighbors []v1alpha1.Neighbor) []v1alpha1.AppliedNeighbor {
 func agentCondition(uninstalling bool) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready"}
 	if uninstalling {
-		c.Status, c.Reason = metav1.ConditionFalse, fabric.ReasonTornDown
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonTornDown
 	}
 	return c
 }

@@ -24,8 +24,6 @@ const (
 	ReasonAgentsNotReady = "AgentsNotReady"
 	ReasonError          = "Error"
 	ReasonUninstalling   = "Uninstalling"
-	// ReasonTornDown is what an agent gives when it has removed everything.
-	ReasonTornDown = "TornDown"
 )
 
 // readiness says in one sentence whether the fabric in this cluster works.

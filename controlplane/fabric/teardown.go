@@ -47,7 +47,7 @@ func notTornDown(s *state) []string {
 	for i := range s.fabricNodes {
 		n := &s.fabricNodes[i]
 		c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionReady)
-		if exists[n.Name] && (c == nil || c.Reason != ReasonTornDown) {
+		if exists[n.Name] && (c == nil || c.Reason != v1alpha1.ReasonTornDown) {
 			waiting = append(waiting, n.Name)
 		}
 	}

@@ -164,7 +164,7 @@ func TestTearDown(t *testing.T) {
 		s.Config = &config
 	})
 	require.Equal(t, plan.Plan{}, b.nextPlan())
-	status := b.statusWith(reasonTornDown)
+	status := b.statusWith(v1alpha1.ReasonTornDown)
 	require.Equal(t, metav1.ConditionFalse, status.Conditions[0].Status)
 	require.True(t, b.executor.removed)
 	require.Empty(t, b.prober.links)

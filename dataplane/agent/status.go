@@ -18,13 +18,10 @@ import (
 
 // Reasons of a FabricNode's condition Ready.
 const (
-	conditionReady = "Ready"
-
 	reasonApplied        = "Applied"
 	reasonRefused        = "PartlyRefused" // True: the rest works
 	reasonWaiting        = "Waiting"
 	reasonApplyFailed    = "ApplyFailed"
-	reasonTornDown       = "TornDown"
 	reasonTearDownFailed = "TearDownFailed"
 	reasonNoFabricConfig = "NoFabricConfig"
 )
@@ -100,7 +97,7 @@ func ready(status metav1.ConditionStatus, reason, message string) metav1.Conditi
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage-4], "") + " ..."
 	}
-	return metav1.Condition{Type: conditionReady, Status: status, Reason: reason, Message: message}
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message}
 }
 
 // tornDownStatus is the status of a node without Weft.

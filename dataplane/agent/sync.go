@@ -119,7 +119,7 @@ func (a *agent) follow(p *plan.Plan) {
 func (a *agent) tearDown(ctx context.Context, s *state, config *v1alpha1.FabricConfig) error {
 	reason := reasonNoFabricConfig
 	if config != nil {
-		reason = reasonTornDown
+		reason = v1alpha1.ReasonTornDown
 	}
 	if s.tornDown == reason {
 		return nil

@@ -168,7 +168,7 @@ func (n *node) tornDown(t *testing.T) bool {
 		return false
 	}
 	for _, c := range status.Conditions {
-		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && c.Reason == "TornDown" {
+		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonTornDown {
 			return true
 		}
 	}

@@ -117,6 +117,10 @@ const (
 	ConditionReady = "Ready"
 )
 
+// ReasonTornDown is the reason of a FabricNode's condition Ready once its agent
+// has removed everything from the node; an uninstall waits for it.
+const ReasonTornDown = "TornDown"
+
 // ForeignCluster is another cluster that this one knows. Its name is the local
 // name, by default the cluster's ID.
 //

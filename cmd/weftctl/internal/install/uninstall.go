@@ -25,10 +25,6 @@ const (
 	nodesLimit      = controllerGrace + 15*time.Second
 )
 
-// reasonTornDown is the reason of a FabricNode's Ready condition once its
-// agent has removed everything from the node.
-const reasonTornDown = "TornDown"
-
 // Leftovers is what an uninstall could not clean.
 type Leftovers struct {
 	// Nodes whose agents did not report that they cleaned up.
@@ -189,7 +185,7 @@ func (s *silentNodes) look(ctx context.Context, c client.Reader) error {
 			s.reported[node.Name] = false
 		}
 		ready := meta.FindStatusCondition(node.Status.Conditions, v1alpha1.ConditionReady)
-		if ready != nil && ready.Reason == reasonTornDown {
+		if ready != nil && ready.Reason == v1alpha1.ReasonTornDown {
 			s.reported[node.Name] = true
 		}
 	}

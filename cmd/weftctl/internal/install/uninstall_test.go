@@ -33,7 +33,7 @@ func installed(t *testing.T, finalizers ...string) *kube.Cluster {
 	objects := []client.Object{
 		&v1alpha1.FabricConfig{ObjectMeta: named("default", finalizers...)},
 		&v1alpha1.FabricNode{ObjectMeta: named("a1"), Status: v1alpha1.FabricNodeStatus{
-			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: reasonTornDown}},
+			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTornDown}},
 		}},
 		&v1alpha1.FabricNode{ObjectMeta: named("a2")},
 		&v1alpha1.ForeignCluster{ObjectMeta: named("b", finalizers...)},
