@@ -18,7 +18,7 @@
 	} map_name SEC(".maps")
 
 /* Local view, first level: index is the upper 16 bits of the address (host
- * order). Names our own networks (cluster WEFT_SELF) and every V. */
+ * order). Names our own networks (cluster WEFT_SELF) and every local view. */
 WEFT_MAP(weft_view4, BPF_MAP_TYPE_ARRAY, __u32, struct weft_net, 65536, 0);
 /* Local view, second level: prefixes longer than 16 bits. */
 WEFT_MAP(weft_view4_long, BPF_MAP_TYPE_HASH, struct weft_prefix4, struct weft_net, 4096, BPF_F_NO_PREALLOC);

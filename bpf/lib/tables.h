@@ -119,7 +119,7 @@ WEFT_GLOBAL __u32 weft_theirs_word4(__u32 link, __u32 lengths, __be32 address)
 	return 0;
 }
 
-/* The network of a local address, our own or in some V. Returns false if there
+/* The network of a local address: ours, or seen in local view. False if there
  * is none. */
 WEFT_INLINE bool weft_view(__be32 address, struct weft_net *net)
 {

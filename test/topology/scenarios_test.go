@@ -109,7 +109,7 @@ func (f *fabric) podPairs() []remote {
 	return pairs
 }
 
-// Walks 1 and 2: pod on a plain node or on the gateway → … → pod on a plain
+// Pod on a plain node or on the gateway → … → pod on a plain
 // node or on the gateway, and back. The server sees the client under its own
 // cluster's name for it.
 func (f *fabric) testPods(t *testing.T) {
@@ -123,7 +123,7 @@ func (f *fabric) testPods(t *testing.T) {
 	}
 }
 
-// Walk 4: a process on the host network leaves with its node's fabric address,
+// A process on the host network leaves with its node's fabric address,
 // and every pod reaches the fabric address of every remote node with an echo.
 func (f *fabric) testHosts(t *testing.T) {
 	for _, r := range f.podPairs() {
@@ -145,7 +145,7 @@ func (f *fabric) testHosts(t *testing.T) {
 	}
 }
 
-// Walk 4: a client outside of the cluster → a node's port → DNAT, as kube-proxy
+// A client outside of the cluster → a node's port → DNAT, as kube-proxy
 // does for a NodePort → remote pod. It leaves with the node's fabric address.
 func (f *fabric) testNodePort(t *testing.T) {
 	for _, r := range f.podPairs() {
