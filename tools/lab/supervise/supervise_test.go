@@ -45,8 +45,17 @@ func TestDaemonIsRestartedStoppedAndForgotten(t *testing.T) {
 	daemon := Daemon{Name: "d", Args: []string{"/bin/sh", "-c", "echo $GREETING; exec sleep 1000"}, Env: []string{"GREETING=hello"}}
 	require.NoError(t, client.Put(ctx, daemon))
 	running := func() bool { return only(t, client).PID > 0 }
+	greeted := func(times int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			log, err := os.ReadFile(filepath.Join(folder, "d.log"))
+			require.NoError(t, err)
+			return strings.Count(string(log), "hello\n") == times
+		}, 5*time.Second, time.Millisecond, "one greeting each start")
+	}
 	require.Eventually(t, running, 5*time.Second, time.Millisecond)
 	first := only(t, client).PID
+	greeted(1)
 
 	require.NoError(t, client.Put(ctx, daemon))
 	require.Equal(t, first, only(t, client).PID, "an unchanged daemon is left alone")
@@ -56,6 +65,7 @@ func TestDaemonIsRestartedStoppedAndForgotten(t *testing.T) {
 	require.Equal(t, 2, only(t, client).Starts)
 	require.Equal(t, "signal: killed", only(t, client).LastExit)
 
+	greeted(2)
 	pid := only(t, client).PID
 	require.NoError(t, client.Stop(ctx, "d"))
 	require.True(t, only(t, client).Stopped)
@@ -63,9 +73,7 @@ func TestDaemonIsRestartedStoppedAndForgotten(t *testing.T) {
 
 	require.NoError(t, client.Start(ctx, "d"))
 	require.Eventually(t, running, 5*time.Second, time.Millisecond)
-	log, err := os.ReadFile(filepath.Join(folder, "d.log"))
-	require.NoError(t, err)
-	require.Equal(t, 2, strings.Count(string(log), "hello\n")-1, "one greeting each start")
+	greeted(3)
 
 	require.NoError(t, client.Delete(ctx, "d"))
 	list, err := client.List(ctx)
