@@ -38,6 +38,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"bad exposure":       {[]string{"install", "--exposure", "Open"}, "HostPort, Static, None"},
 		"bad cluster ID":     {[]string{"install", "--cluster-id", "B"}, "1 to 40 characters"},
 		"unpeer two at once": {[]string{"unpeer", "a", "b"}, "got 2 arguments"},
+		"peer only of whom":  {[]string{"unpeer", "a", "--peer-only"}, "--peer-kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := run(c.args...)

@@ -4,6 +4,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,6 +88,36 @@ func Known(ctx context.Context, c client.Reader, id v1alpha1.Identity) (*v1alpha
 		}
 	}
 	return nil, nil
+}
+
+// Named returns the ForeignCluster of that name. If there is none the error
+// names those that there are.
+func Named(ctx context.Context, c client.Reader, name string) (*v1alpha1.ForeignCluster, error) {
+	var list v1alpha1.ForeignClusterList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, kube.Explain(err, "list", "ForeignClusters")
+	}
+	unknown := &UnknownError{Name: name}
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			return &list.Items[i], nil
+		}
+		unknown.Others = append(unknown.Others, list.Items[i].Name)
+	}
+	return nil, unknown
+}
+
+// UnknownError says that there is no ForeignCluster of that name.
+type UnknownError struct {
+	Name   string
+	Others []string
+}
+
+func (e *UnknownError) Error() string {
+	if len(e.Others) == 0 {
+		return fmt.Sprintf("there is no ForeignCluster %s here, nor any other: check --kubeconfig and --context", e.Name)
+	}
+	return fmt.Sprintf("there is no ForeignCluster %s here, only %s: give the name of one that is here", e.Name, strings.Join(e.Others, ", "))
 }
 
 func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

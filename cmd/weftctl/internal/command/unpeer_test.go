@@ -1,0 +1,108 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+)
+
+// knowing is a cluster with that identity which knows others: local names and
+// their identities.
+func knowing(t *testing.T, own v1alpha1.Identity, others map[string]v1alpha1.Identity) client.Client {
+	t.Helper()
+	scheme, err := kube.Scheme()
+	require.NoError(t, err)
+	config := &v1alpha1.FabricConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FabricConfigName}}
+	config.Status.Identity = own
+	objects := []client.Object{config}
+	for name, id := range others {
+		fcl := &v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		fcl.Spec.Identity = id
+		objects = append(objects, fcl)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func names(t *testing.T, c client.Client) []string {
+	t.Helper()
+	var list v1alpha1.ForeignClusterList
+	require.NoError(t, c.List(t.Context(), &list))
+	found := []string{}
+	for _, fcl := range list.Items {
+		found = append(found, fcl.Name)
+	}
+	return found
+}
+
+type identities = map[string]v1alpha1.Identity
+
+// Cluster a knows b as milan and c as rome; b knows a as berlin. A name that
+// does not fit the other cluster touches neither side.
+func TestUnpeerBothSides(t *testing.T) {
+	for title, c := range map[string]struct {
+		name        string
+		peerOnly    bool
+		here        identities
+		refused     []string
+		text        string
+		left, there []string
+	}{
+		"known": {name: "milan", here: identities{"milan": "b", "rome": "c"},
+			text: "The peering with milan is removed here.\nThe peering with berlin is removed there.\n", left: []string{"rome"}, there: []string{}},
+		"mistyped": {name: "milna", here: identities{"milan": "b", "rome": "c"},
+			refused: []string{"no ForeignCluster milna here, only milan, rome", "--peer-only"}, left: []string{"milan", "rome"}, there: []string{"berlin"}},
+		"nothing here": {name: "milan",
+			refused: []string{"no ForeignCluster milan here, nor any other", "--peer-only"}, left: []string{}, there: []string{"berlin"}},
+		"another cluster": {name: "rome", here: identities{"milan": "b", "rome": "c"},
+			refused: []string{"rome has identity c", `identity "b"`, "`weftctl unpeer rome`"}, left: []string{"milan", "rome"}, there: []string{"berlin"}},
+		"half done": {name: "milan", peerOnly: true, here: identities{"rome": "c"},
+			text: "The peering with berlin is removed there.\n", left: []string{"rome"}, there: []string{}},
+		"peer only keeps this side": {name: "milan", peerOnly: true, here: identities{"milan": "b"},
+			text: "The peering with berlin is removed there.\n", left: []string{"milan"}, there: []string{}},
+		"peer only, another cluster": {name: "rome", peerOnly: true, here: identities{"rome": "c"},
+			refused: []string{"rome has identity c"}, left: []string{"rome"}, there: []string{"berlin"}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			here, there := knowing(t, "a", c.here), knowing(t, "b", identities{"berlin": "a"})
+			order := unpeering{name: c.name, peerOnly: c.peerOnly, progress: func(string) {}}
+			results, err := order.both(t.Context(), here, func() (client.Client, error) { return there, nil })
+			for _, want := range c.refused {
+				require.ErrorContains(t, err, want)
+			}
+			if c.refused == nil {
+				require.NoError(t, err)
+				var out bytes.Buffer
+				require.NoError(t, (&environment{out: &out, err: &out}).printParted(results))
+				require.Equal(t, c.text, out.String())
+			}
+			require.Equal(t, c.left, names(t, here))
+			require.Equal(t, c.there, names(t, there))
+		})
+	}
+}
+
+// A dead other side does not keep this one from parting.
+func TestUnpeerFromTheDead(t *testing.T) {
+	here := knowing(t, "a", identities{"milan": "b"})
+	order := unpeering{name: "milan", progress: func(string) {}}
+	results, err := order.both(t.Context(), here, func() (client.Client, error) { return nil, errors.New("it does not answer") })
+	require.NoError(t, err)
+	require.Equal(t, []parted{{Side: "here", Name: "milan", Removed: true}, {Side: "there", Error: "it does not answer"}}, results)
+	require.Empty(t, names(t, here))
+}
+
+func TestUnpeerOneSideNamesThoseThatAreHere(t *testing.T) {
+	here := knowing(t, "a", identities{"milan": "b"})
+	_, err := unpeering{name: "milna"}.here(t.Context(), here)
+	require.ErrorContains(t, err, "no ForeignCluster milna here, only milan")
+	require.NotContains(t, err.Error(), "--peer-only")
+	require.Equal(t, []string{"milan"}, names(t, here))
+}
