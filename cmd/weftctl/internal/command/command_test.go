@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/install"
 )
 
 func run(args ...string) (code int, out, errOut string) {
@@ -117,5 +119,15 @@ func TestSweep(t *testing.T) {
 		require.NoDirExists(t, state)
 		require.NoDirExists(t, empty)
 		require.DirExists(t, shared)
+	}
+}
+
+// An uninstall ends with what is left to do on the peers: a reinstall makes a
+// new identity.
+func TestUninstallEndsWithThePeers(t *testing.T) {
+	for _, left := range []install.Leftovers{{}, {Nodes: []string{"n"}, Peers: []string{"b"}, Folders: []string{"/run/weft"}}} {
+		var out bytes.Buffer
+		printLeftovers(&out, left)
+		require.Regexp(t, "must unpeer this cluster's former identity .*`weftctl unpeer NAME` there\\.\n$", out.String())
 	}
 }

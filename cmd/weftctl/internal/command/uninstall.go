@@ -46,4 +46,5 @@ func printLeftovers(w io.Writer, left install.Leftovers) {
 	if len(left.Folders) > 0 {
 		fmt.Fprintf(w, "Folders that may be left on nodes: %s.\n", strings.Join(left.Folders, ", "))
 	}
+	fmt.Fprintln(w, "Clusters that were peers must unpeer this cluster's former identity before they peer with it again: `weftctl unpeer NAME` there.")
 }

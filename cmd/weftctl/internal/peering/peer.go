@@ -141,7 +141,8 @@ func nameIsFree(ctx context.Context, on Side, self Self, name string) error {
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", self.ClusterID, kube.Explain(err, "read", "ForeignCluster "+name))
 	}
-	return fmt.Errorf("cluster %s knows another cluster as %q: give this one another local name with --name (or --peer-name on the other side)", self.ClusterID, name)
+	return fmt.Errorf("cluster %s knows another identity as %q: if that cluster was reinstalled, run `weftctl unpeer %s` against %s first, then peer again; if it is another cluster, give this one another local name with --name (or --peer-name on the other side)",
+		self.ClusterID, name, name, self.ClusterID)
 }
 
 // unconnected says which side does not see the other yet, and why.

@@ -95,7 +95,7 @@ func TestPeerRefusesWithRemedy(t *testing.T) {
 		"nobody reachable": {Side{Client: cluster(t, "a", 'a', nil)}, Side{Client: cluster(t, "b", 'b', nil)},
 			[]string{"neither a nor b publishes an endpoint", "--exposure"}},
 		"name taken": {Side{Client: cluster(t, "a", 'a', []string{"192.0.2.1"}, stranger)}, Side{Client: cluster(t, "b", 'b', nil)},
-			[]string{`knows another cluster as "b"`, "--name"}},
+			[]string{`cluster a knows another identity as "b": if that cluster was reinstalled, run ` + "`weftctl unpeer b`", "then peer again", "--name"}},
 		"not installed": {Side{Client: a()}, Side{Client: fake.NewClientBuilder().WithScheme(scheme).Build()},
 			[]string{"other cluster", "weftctl install"}},
 	}

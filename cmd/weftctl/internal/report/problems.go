@@ -221,12 +221,21 @@ func conditionAdvice(in Input, fcl *v1alpha1.ForeignCluster, condition *metav1.C
 	switch {
 	case condition.Reason == "PeerLeft":
 		return fmt.Sprintf("weftctl unpeer %s, or peer again from the other side", fcl.Name)
+	case condition.Type == v1alpha1.ConditionRecordValid && ofAnotherIdentity(fcl):
+		return fmt.Sprintf("if that cluster was reinstalled or spec.identity is wrong, delete this ForeignCluster (`weftctl unpeer %s`) and apply the record anew: the identity cannot change", fcl.Name)
 	case condition.Type == v1alpha1.ConditionRecordValid:
-		return "fetch the record again: `weftctl record` on the other side, then kubectl apply"
+		return fmt.Sprintf("fetch the record again: `weftctl record` on the other side, then kubectl apply; if its identity is another now, `weftctl unpeer %s` first", fcl.Name)
 	case condition.Type == v1alpha1.ConditionNetworksReady:
 		return "see `weftctl status` on the other side"
 	}
 	return dialAdvice(in, fcl)
+}
+
+// ofAnotherIdentity reports whether the record is sound but belongs to another
+// identity than the ForeignCluster, as it does after a reinstall of the peer.
+func ofAnotherIdentity(fcl *v1alpha1.ForeignCluster) bool {
+	record, err := identity.ParseRecord(fcl.Spec.Record)
+	return err == nil && record.Identity() != fcl.Spec.Identity
 }
 
 // dialAdvice says which UDP port must be reachable where, from the records of

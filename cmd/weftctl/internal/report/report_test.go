@@ -37,6 +37,13 @@ func record(t *testing.T, endpoints ...string) string {
 	return token
 }
 
+func identityOf(t *testing.T, token string) v1alpha1.Identity {
+	t.Helper()
+	r, err := identity.ParseRecord(token)
+	require.NoError(t, err)
+	return r.Identity()
+}
+
 // well is cluster a, one gateway and one plain node, connected to b.
 func well(t *testing.T) Input {
 	t.Helper()
@@ -62,6 +69,7 @@ func well(t *testing.T) Input {
 	}
 	fcl := v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	fcl.Spec.Record = record(t, "198.51.100.7")
+	fcl.Spec.Identity = identityOf(t, fcl.Spec.Record)
 	fcl.Spec.Access.Pods = v1alpha1.PodAccessAll
 	fcl.Status.Conditions = conditions(metav1.ConditionTrue, "Ok", "", "RecordValid", "ChannelReady", "NetworksReady", "Connected")
 	fcl.Status.Networks = []v1alpha1.RemappedNetwork{{Name: "pods", Kind: "Pod", Original: "10.244.0.0/16", Remapped: "100.70.0.0/16"}}
@@ -130,6 +138,10 @@ func TestProblems(t *testing.T) {
 			"node a1", "newest state of b", "kubectl"},
 		"forged record": {func(in *Input) { set(in, "RecordValid", metav1.ConditionFalse, "Bad", "the signature does not match") },
 			"cluster b", "not RecordValid: the signature does not match", "weftctl record"},
+		"record of a reinstalled peer": {func(in *Input) {
+			in.Clusters[0].Spec.Identity = "former"
+			set(in, "RecordValid", metav1.ConditionFalse, "InvalidRecord", "it belongs to another identity")
+		}, "cluster b", "it belongs to another identity", "delete this ForeignCluster (`weftctl unpeer b`) and apply the record anew: the identity cannot change"},
 		"no channel": {func(in *Input) { set(in, "ChannelReady", metav1.ConditionFalse, "NoHandshake", "no handshake") },
 			"cluster b", "no handshake", "198.51.100.7 port 51847"},
 		"no channel, peer behind NAT": {func(in *Input) {
