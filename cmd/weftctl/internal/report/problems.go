@@ -16,12 +16,27 @@ import (
 )
 
 // lossWorthTelling is the share of unanswered probes, in permille, from which
-// a link that is up counts as a problem. Before settling a link has too few probes to tell, and its first ones went
-// out before the far end had its rows.
-const (
-	lossWorthTelling = 20
-	settling         = 15 * time.Second
-)
+// a link that is up counts as a problem.
+const lossWorthTelling = 20
+
+// settlingSeconds is how long a link must have been up before its loss tells
+// something: the status is written every 30 s, and until then the loss may
+// count probes from before the link was up.
+const settlingSeconds = 60
+
+// lossTells reports whether the loss of a link counts only probes of the time
+// since which it is up. Zero seconds may also mean that the time is not known.
+func lossTells(state v1alpha1.PathState, sinceSeconds int64) bool {
+	return state == v1alpha1.PathUp && sinceSeconds > settlingSeconds
+}
+
+// sinceSeconds is for how long the path has had its state, 0 if not known.
+func sinceSeconds(path v1alpha1.PathStatus, now time.Time) int64 {
+	if path.Since.IsZero() {
+		return 0
+	}
+	return int64(max(0, now.Sub(path.Since.Time)).Seconds())
+}
 
 // problems lists what is wrong, causes before consequences.
 func problems(in Input) []Problem {
@@ -166,7 +181,7 @@ func clusterProblems(in Input, fcl *v1alpha1.ForeignCluster) []Problem {
 		switch {
 		case path.State == v1alpha1.PathDown:
 			found = append(found, Problem{Object: link, What: "probes are not answered", Do: dialAdvice(in, fcl)})
-		case path.LossPermille >= lossWorthTelling && in.Now.Sub(path.Since.Time) >= settling:
+		case path.LossPermille >= lossWorthTelling && lossTells(path.State, sinceSeconds(path, in.Now)):
 			found = append(found, Problem{
 				Object: link, What: fmt.Sprintf("%.1f %% of the probes are lost", float64(path.LossPermille)/10),
 				Do: "look for loss between the gateways outside the tunnel, such as a full uplink",

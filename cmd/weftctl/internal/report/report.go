@@ -131,9 +131,7 @@ func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
 		link := Link{
 			Gateway: path.Gateway, RemoteGateway: path.RemoteGateway, State: path.State, Active: path.Active,
 			RTTMilliseconds: float64(path.RTTMicroseconds) / 1000, LossPercent: float64(path.LossPermille) / 10,
-		}
-		if !path.Since.IsZero() {
-			link.SinceSeconds = int64(max(0, now.Sub(path.Since.Time)).Seconds())
+			SinceSeconds: sinceSeconds(path, now),
 		}
 		c.Links = append(c.Links, link)
 	}

@@ -2,6 +2,8 @@ package report
 
 import (
 	"crypto/ed25519"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,12 +97,36 @@ func TestAllIsWell(t *testing.T) {
 	}
 }
 
-// The probes before the far end had its rows are no loss to speak of.
-func TestFreshLinkHasNoLoss(t *testing.T) {
-	in := well(t)
-	in.Clusters[0].Status.Paths[0].LossPermille = 100
-	in.Clusters[0].Status.Paths[0].Since = metav1.NewTime(now.Add(-2 * time.Second))
-	require.True(t, Make(in).Healthy)
+// A link came up a while ago and has lost 10 % of its probes: within the first
+// minute these may be probes from before it was up, so neither the problems
+// nor the table speak of them.
+func TestLossTellsOnlyOfLinksThatHaveBeenUp(t *testing.T) {
+	for _, c := range []struct {
+		state v1alpha1.PathState
+		since time.Time
+		tells bool
+	}{
+		{v1alpha1.PathUp, now.Add(-2 * time.Second), false},
+		{v1alpha1.PathUp, now.Add(-50 * time.Second), false},
+		{v1alpha1.PathUp, now.Add(-60 * time.Second), false},
+		{v1alpha1.PathUp, now.Add(-61 * time.Second), true},
+		{v1alpha1.PathUp, now.Add(-time.Hour), true},
+		{v1alpha1.PathUp, now.Add(time.Minute), false}, // the clocks differ
+		{v1alpha1.PathUp, time.Time{}, false},
+		{v1alpha1.PathUnknown, now.Add(-time.Hour), false},
+		{v1alpha1.PathDown, now.Add(-time.Hour), false},
+	} {
+		t.Run(fmt.Sprintf("%s since %s", c.state, c.since.Format(time.TimeOnly)), func(t *testing.T) {
+			in := well(t)
+			path := &in.Clusters[0].Status.Paths[0]
+			path.State, path.Since, path.LossPermille = c.state, metav1.NewTime(c.since), 100
+			r := Make(in)
+			told := slices.ContainsFunc(r.Problems, func(p Problem) bool { return strings.Contains(p.What, "probes are lost") })
+			require.Equal(t, c.tells, told)
+			require.Equal(t, c.tells, strings.Contains(linkCells(r.Clusters[0], 0), "\t10.0 %\t"))
+			require.Equal(t, !c.tells, strings.Contains(linkCells(r.Clusters[0], 0), "\t-\t"))
+		})
+	}
 }
 
 // Each mishap gives one problem, with its object, its cause and what to do.

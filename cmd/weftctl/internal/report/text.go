@@ -78,15 +78,18 @@ func linkCells(c Cluster, i int) string {
 		return "\t\t\t\t"
 	}
 	l := c.Links[i]
-	state, rtt := string(l.State), "-"
+	state, rtt, loss := string(l.State), "-", "-"
 	if l.Active {
 		state += " (in use)"
 	}
 	if l.RTTMilliseconds > 0 {
 		rtt = fmt.Sprintf("%.2f ms", l.RTTMilliseconds)
 	}
+	if lossTells(l.State, l.SinceSeconds) {
+		loss = fmt.Sprintf("%.1f %%", l.LossPercent)
+	}
 	since := (time.Duration(l.SinceSeconds) * time.Second).String()
-	return fmt.Sprintf("%d-%d\t%s\t%s\t%.1f %%\t%s", l.Gateway, l.RemoteGateway, state, rtt, l.LossPercent, since)
+	return fmt.Sprintf("%d-%d\t%s\t%s\t%s\t%s", l.Gateway, l.RemoteGateway, state, rtt, loss, since)
 }
 
 func lanes(list []v1alpha1.LaneStatus) string {
