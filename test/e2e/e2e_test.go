@@ -77,7 +77,7 @@ func variant(t *testing.T, options testbed.LabOptions) {
 func (s *suite) uninstall(t *testing.T) {
 	for _, c := range s.clusters() {
 		begin := time.Now()
-		require.NoError(t, c.Uninstall(bounded(t, 3*time.Minute)))
+		require.NoError(t, c.Uninstall(bounded(t, 5*time.Minute)))
 		t.Logf("cluster %s: uninstall took %.1f s", c.Name, time.Since(begin).Seconds())
 		ctx := bounded(t, time.Minute)
 		left, err := c.NodeResidue(ctx)

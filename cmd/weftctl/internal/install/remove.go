@@ -18,8 +18,14 @@ import (
 	"github.com/weft-fabric/weft/tools/chart"
 )
 
-// goneLimit bounds the wait for the API server to finish deletions.
-const goneLimit = 40 * time.Second
+const (
+	// goneLimit is when deletions are late enough to ask whether pods hold them up.
+	goneLimit = 40 * time.Second
+	// lateLimit bounds the rest of the wait, if none do. Kubernetes' garbage
+	// collector, which has to finish the deletions, may need a minute to come
+	// back after an outage of the API server.
+	lateLimit = 2 * time.Minute
+)
 
 // removeWorkloads deletes what runs, and waits until it has ended.
 func removeWorkloads(ctx context.Context, c client.Client, m chart.Manifests, force bool, progress wait.Progress) error {
@@ -51,7 +57,8 @@ func removeAll(ctx context.Context, c client.Client, objects []*unstructured.Uns
 			return err
 		}
 	}
-	err := wait.Until(ctx, goneLimit, progress, func(ctx context.Context) (string, error) { return remaining(ctx, c, objects) })
+	left := func(ctx context.Context) (string, error) { return remaining(ctx, c, objects) }
+	err := wait.Until(ctx, goneLimit, progress, left)
 	timeout := &wait.TimeoutError{}
 	if !errors.As(err, &timeout) {
 		return err
@@ -59,6 +66,9 @@ func removeAll(ctx context.Context, c client.Client, objects []*unstructured.Uns
 	if stuck, err := stuckPods(ctx, c); err == nil && len(stuck) > 0 {
 		return fmt.Errorf("pods cannot end on nodes that do not answer (%s): bring these nodes back and uninstall again, or add --force to give the pods up",
 			strings.Join(nodesOf(stuck), ", "))
+	}
+	if err := wait.Until(ctx, lateLimit, progress, left); !errors.As(err, &timeout) {
+		return err
 	}
 	return fmt.Errorf("wait for the deletion: %w; it goes on by itself, `kubectl -n %s get all` shows what is left", timeout, v1alpha1.SystemNamespace)
 }
