@@ -94,9 +94,10 @@ func unpeerOne(t *testing.T, c, other *testbed.Cluster) {
 }
 
 // unpeerFromTheDead cuts the link, stops the other side's API server and kills
-// its controller, and unpeers nevertheless; later, the other side does too.
+// its controller, and unpeers nevertheless; later, when its controller runs
+// again, the other side does too.
 func (s *suite) unpeerFromTheDead(t *testing.T) {
-	ctx := bounded(t, 5*time.Minute)
+	ctx := bounded(t, 8*time.Minute)
 	controllers, err := s.b.Processes(ctx, testbed.Controller, "")
 	require.NoError(t, err)
 	require.NotEmpty(t, controllers)
@@ -107,6 +108,10 @@ func (s *suite) unpeerFromTheDead(t *testing.T) {
 	}
 	unpeerOne(t, s.a, s.b)
 	require.NoError(t, s.lab.StartAPIServer(ctx, "b"))
+	for _, p := range controllers {
+		_, err := s.b.Replaced(ctx, testbed.Controller, p, 3*time.Minute)
+		require.NoError(t, err)
+	}
 	unpeerOne(t, s.b, s.a)
 	require.NoError(t, s.lab.Link(ctx, "a", "b", roundTrip))
 }

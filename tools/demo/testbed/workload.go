@@ -107,6 +107,12 @@ func (c *Cluster) Replace(ctx context.Context, workload string, old Process, lim
 	if err := old.Kill(); err != nil {
 		return Process{}, err
 	}
+	return c.Replaced(ctx, workload, old, limit)
+}
+
+// Replaced waits until a workload runs in another process than old on the same
+// node, and returns that. After several ends the kubelet holds a restart back.
+func (c *Cluster) Replaced(ctx context.Context, workload string, old Process, limit time.Duration) (Process, error) {
 	var fresh Process
 	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
 		processes, err := c.Processes(ctx, workload, old.Node)
