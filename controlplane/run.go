@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -35,6 +36,8 @@ const (
 	leaseName = "weft-controller"
 	// retryStart is the pause while the API server cannot be reached at start.
 	retryStart = 2 * time.Second
+	// identityTry bounds one attempt, so that the log says what is waited for.
+	identityTry = 5 * time.Second
 	// A leader that lost the API server gives up before another may lead. An
 	// outage shorter than renewDeadline, such as an upgrade of the API server,
 	// goes by without a restart.
@@ -79,18 +82,29 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	self, err := awaitIdentity(ctx, identity.Secrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: o.Namespace, Now: time.Now}, o.Log)
-	if err != nil {
-		return err
+	if err := mgr.Add(lead(mgr, o, endpoint)); err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
 	}
-	if err := assemble(mgr, o, self, endpoint); err != nil {
-		return err
-	}
-	o.Log.Info("starting", "identity", self.ID, "channelEndpoint", endpoint)
+	o.Log.Info("starting", "channelEndpoint", endpoint)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the controllers: %w", err)
 	}
 	return nil
+}
+
+// lead adds the controllers once this process leads and knows who it is. The
+// manager runs by then, so that the kubelet's probes are answered while the API
+// server is away.
+func lead(mgr ctrl.Manager, o Options, endpoint string) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		secrets := identity.Secrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: o.Namespace, Now: time.Now}
+		self, err := awaitIdentity(ctx, secrets, o.Log)
+		if err != nil {
+			return nil // ctx has ended
+		}
+		o.Log.Info("leading", "identity", self.ID)
+		return assemble(mgr, o, self, endpoint)
+	})
 }
 
 func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
@@ -184,10 +198,7 @@ func channelEndpoint(podIP, bind string) (string, error) {
 // for: exiting would only make the kubelet wait longer each time.
 func awaitIdentity(ctx context.Context, secrets identity.Secrets, log *slog.Logger) (identity.Self, error) {
 	for {
-		self, err := secrets.Identity(ctx)
-		if err == nil {
-			err = secrets.EnsureOverlay(ctx)
-		}
+		self, err := readIdentity(ctx, secrets)
 		if err == nil {
 			return self, nil
 		}
@@ -198,6 +209,16 @@ func awaitIdentity(ctx context.Context, secrets identity.Secrets, log *slog.Logg
 		case <-time.After(retryStart):
 		}
 	}
+}
+
+func readIdentity(ctx context.Context, secrets identity.Secrets) (identity.Self, error) {
+	ctx, cancel := context.WithTimeout(ctx, identityTry)
+	defer cancel()
+	self, err := secrets.Identity(ctx)
+	if err != nil {
+		return self, err
+	}
+	return self, secrets.EnsureOverlay(ctx)
 }
 
 // fabricConfig returns the one FabricConfig, nil if there is none.

@@ -233,13 +233,13 @@ func agentCondition(uninstalling bool) metav1.Condition {
 func measurements(neighbors []v1alpha1.Neighbor) agent.Measurements {
 	var out agent.Measurements
 	for _, n := range neighbors {
-		link := agent.Link{Neighbor: n.Name, ClusterIndex: n.Spec.ClusterIndex, OwnGateway: 1, RemoteGateway: 1}
+		link := agent.Path{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex, Via: n.Name, ViaIndex: n.Spec.ClusterIndex, OwnGateway: 1, RemoteGateway: 1}
 		link.State = v1alpha1.PathUnknown
 		if len(rows(&n, v1alpha1.RowOurs)) > 0 && len(rows(&n, v1alpha1.RowTheirs)) > 0 {
-			link.State, link.RTTMicroseconds = v1alpha1.PathUp, 20100
-			out.Clusters = append(out.Clusters, agent.Cluster{Neighbor: n.Name, ClusterIndex: n.Spec.ClusterIndex, Active: 1})
+			link.State, link.RTTMicroseconds, link.Active = v1alpha1.PathUp, 20100, true
+			out.Clusters = append(out.Clusters, agent.Cluster{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex})
 		}
-		out.Links = append(out.Links, link)
+		out.Paths = append(out.Paths, link)
 	}
 	return out
 }

@@ -17,8 +17,9 @@ const MeasurementsPath = "/v1/measurements"
 type Measurements struct {
 	Node string    `json:"node"`
 	Time time.Time `json:"time"`
-	// Links that this node terminates (gateways only).
-	Links []Link `json:"links,omitempty"`
+	// Paths to remote clusters over the tunnels of this node (gateways only): one
+	// per tunnel to the cluster itself, and one per tunnel to a hub.
+	Paths []Path `json:"paths,omitempty"`
 	// Nodes of the own cluster as reached over the overlay: a plain node probes
 	// its gateways, a gateway probes every node.
 	Nodes []Node `json:"nodes,omitempty"`
@@ -39,23 +40,36 @@ type Measurement struct {
 	Since        time.Time `json:"since"`
 }
 
-// Link is a tunnel of this gateway.
-type Link struct {
-	Neighbor      string `json:"neighbor"`
-	ClusterIndex  int32  `json:"clusterIndex"`
-	OwnGateway    int32  `json:"ownGateway"`
-	RemoteGateway int32  `json:"remoteGateway"`
+// Path is a way to a remote cluster over one tunnel of this gateway, as probes
+// to that cluster and back see it.
+type Path struct {
+	// Cluster is the local name of the destination, ClusterIndex its index.
+	Cluster      string `json:"cluster"`
+	ClusterIndex int32  `json:"clusterIndex"`
+	// Via is the local name of the neighbor at the far end of the tunnel, ViaIndex
+	// its index: the destination itself, or a hub.
+	Via      string `json:"via"`
+	ViaIndex int32  `json:"viaIndex"`
+	// OwnGateway and RemoteGateway (of Via) are the ends of the tunnel.
+	OwnGateway    int32 `json:"ownGateway"`
+	RemoteGateway int32 `json:"remoteGateway"`
 	Measurement
+	// Active: this gateway sends to the destination over this path.
+	Active bool                `json:"active,omitempty"`
+	Reason v1alpha1.PathReason `json:"reason,omitempty"`
 	// LastHandshake of WireGuard; zero if there was none.
 	LastHandshake time.Time `json:"lastHandshake,omitzero"`
 	// Endpoint that WireGuard sends to (address:port), empty if unknown.
 	Endpoint string `json:"endpoint,omitempty"`
-	// OuterFragments that the far end has counted from us: above zero and
-	// rising, the underlay's MTU is smaller than configured.
+	// OuterFragments that the destination has counted on its last tunnel: above
+	// zero and rising, the underlay's MTU is smaller than configured.
 	OuterFragments uint32 `json:"outerFragments,omitempty"`
 	// LargeLost: probes as large as the path's MTU get no answer, small ones do.
 	LargeLost bool `json:"largeLost,omitempty"`
 }
+
+// Direct reports whether no hub is on the path.
+func (p *Path) Direct() bool { return p.ClusterIndex == p.ViaIndex }
 
 // Node is a node of the own cluster as seen over the overlay.
 type Node struct {
@@ -66,10 +80,8 @@ type Node struct {
 
 // Cluster says how this node reaches a remote cluster.
 type Cluster struct {
-	Neighbor     string `json:"neighbor"`
+	Cluster      string `json:"cluster"`
 	ClusterIndex int32  `json:"clusterIndex"`
 	// Gateways (ids) of the own cluster that this node sends to, in use now.
 	Gateways []int32 `json:"gateways,omitempty"`
-	// Active is the remote gateway of the link in use (gateways only), 0: none.
-	Active int32 `json:"active,omitempty"`
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/agenttest"
+	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
 func newClient(t *testing.T) (*Client, v1alpha1.Identity) {
@@ -45,11 +46,11 @@ func newAgent(t *testing.T, owner v1alpha1.Identity) (*agenttest.Agent, Agent) {
 func TestMeasurements(t *testing.T) {
 	client, id := newClient(t)
 	server, a := newAgent(t, id)
-	want := agent.Measurements{Node: "a1", Links: []agent.Link{{Neighbor: "b", Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 20100}}}}
+	want := agent.Measurements{Node: "a1", Paths: []agent.Path{{Cluster: "b", Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 20100}}}}
 	server.SetMeasurements(want)
 	got, err := client.Measurements(t.Context(), a)
 	require.NoError(t, err)
-	require.Equal(t, want.Links, got.Links)
+	require.Equal(t, want.Paths, got.Paths)
 
 	other := a
 	other.Certificate = "00"
@@ -103,13 +104,13 @@ func TestGatewaysTakeTurns(t *testing.T) {
 	dialer := &ChannelDialer{Client: client, Gateways: func(context.Context) ([]Agent, error) { return []Agent{dead, good}, nil }}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = dialer.Dial(ctx, netip.MustParseAddr("fd79::1"), 0)
+	_, err = dialer.Dial(ctx, channel.Route{Target: netip.MustParseAddr("fd79::1")}, 0)
 	require.ErrorContains(t, err, "a2")
-	conn, err := dialer.Dial(t.Context(), netip.MustParseAddr("fd79::1"), 1)
+	conn, err := dialer.Dial(t.Context(), channel.Route{Target: netip.MustParseAddr("fd79::1")}, 1)
 	require.NoError(t, err)
 	conn.Close()
 
 	dialer.Gateways = func(context.Context) ([]Agent, error) { return nil, nil }
-	_, err = dialer.Dial(t.Context(), netip.MustParseAddr("fd79::1"), 0)
+	_, err = dialer.Dial(t.Context(), channel.Route{Target: netip.MustParseAddr("fd79::1")}, 0)
 	require.ErrorContains(t, err, "no gateway")
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
+
+	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
 // ChannelDialer opens peer channels through the cluster's own gateways, which
@@ -16,7 +17,7 @@ type ChannelDialer struct {
 }
 
 // Dial implements channel.Dialer.
-func (d *ChannelDialer) Dial(ctx context.Context, target netip.Addr, attempt int) (net.Conn, error) {
+func (d *ChannelDialer) Dial(ctx context.Context, route channel.Route, attempt int) (net.Conn, error) {
 	gateways, err := d.Gateways(ctx)
 	if err != nil {
 		return nil, err
@@ -24,5 +25,5 @@ func (d *ChannelDialer) Dial(ctx context.Context, target netip.Addr, attempt int
 	if len(gateways) == 0 {
 		return nil, errors.New("no gateway's agent of this cluster can be reached yet")
 	}
-	return d.Client.Dial(ctx, gateways[attempt%len(gateways)], target)
+	return d.Client.Dial(ctx, gateways[attempt%len(gateways)], route.Target)
 }

@@ -83,9 +83,9 @@ func (p *peer) hasSession() bool {
 // ends. It returns why there was none, or nil if there was one.
 func (p *peer) dial(ctx context.Context, attempt int) error {
 	p.mu.Lock()
-	addresses := p.config.Addresses
+	routes := p.config.Routes
 	p.mu.Unlock()
-	if len(addresses) == 0 {
+	if len(routes) == 0 {
 		return errors.New("the peer's record names no gateway")
 	}
 	o := p.manager.options
@@ -94,12 +94,12 @@ func (p *peer) dial(ctx context.Context, attempt int) error {
 	dialing, stop := context.WithTimeout(ctx, o.Timing.Attempt)
 	defer stop()
 	// Our gateways take turns in the inner, theirs in the outer loop.
-	target := addresses[attempt%len(addresses)]
-	conn, err := o.Dialer.Dial(dialing, target, attempt/len(addresses))
+	route := routes[attempt%len(routes)]
+	conn, err := o.Dialer.Dial(dialing, route, attempt/len(routes))
 	if err != nil {
 		return err
 	}
-	client, err := p.client(conn, target)
+	client, err := p.client(conn, route.Target)
 	if err != nil {
 		conn.Close()
 		return err

@@ -103,9 +103,9 @@ func (e *end) stop() {
 }
 
 // Dial implements Dialer.
-func (e *end) Dial(ctx context.Context, target netip.Addr, _ int) (net.Conn, error) {
+func (e *end) Dial(ctx context.Context, route Route, _ int) (net.Conn, error) {
 	e.mu.Lock()
-	address, ok := e.routes[target]
+	address, ok := e.routes[route.Target]
 	e.mu.Unlock()
 	if !ok {
 		return nil, errors.New("the tunnel is down")
@@ -125,7 +125,7 @@ func (e *end) reaches(other *end) {
 
 // knows makes other a peer of e.
 func (e *end) knows(other *end, say Snapshot) {
-	e.SetPeer(Peer{Identity: other.id, Name: "peer", Addresses: []netip.Addr{other.address()}, Say: say})
+	e.SetPeer(Peer{Identity: other.id, Name: "peer", Routes: []Route{{Target: other.address()}}, Say: say})
 }
 
 // until waits for a status of a peer.

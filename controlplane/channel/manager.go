@@ -14,10 +14,17 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
+// Route is a way to a gateway of a peer: its channel address, and the channel
+// address of the gateway of a hub that splices to it, invalid if none is needed.
+type Route struct {
+	Target netip.Addr
+	Hub    netip.Addr
+}
+
 // Dialer opens a byte stream to a peer's channel address through one of our
 // gateways. Attempts count from 0, so that they can take turns.
 type Dialer interface {
-	Dial(ctx context.Context, target netip.Addr, attempt int) (net.Conn, error)
+	Dial(ctx context.Context, route Route, attempt int) (net.Conn, error)
 }
 
 // Timing of the channel.
@@ -61,8 +68,8 @@ type Peer struct {
 	Identity v1alpha1.Identity
 	// Name is local, for logs.
 	Name string
-	// Addresses are the channel addresses of the peer's gateways.
-	Addresses []netip.Addr
+	// Routes to the peer's gateways, the best first.
+	Routes []Route
 	// Say is our side: sent when it changes.
 	Say Snapshot
 }

@@ -49,7 +49,7 @@ func newPeer(m *Manager, p Peer, cancel context.CancelFunc) *peer {
 func (p *peer) set(config Peer) {
 	p.mu.Lock()
 	changed := !reflect.DeepEqual(p.config.Say, config.Say)
-	moved := !reflect.DeepEqual(p.config.Addresses, config.Addresses)
+	moved := !reflect.DeepEqual(p.config.Routes, config.Routes)
 	p.config = config
 	if changed {
 		p.serial++

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"time"
 
 	channelv1 "github.com/weft-fabric/weft/apis/channel/v1"
 	"github.com/weft-fabric/weft/apis/identity"
@@ -59,6 +60,62 @@ type Offer struct {
 	Wire    netip.Prefix
 }
 
+// Reachable is a cluster that the receiver may reach through the sender.
+type Reachable struct {
+	// Record is the cluster's own, signed by it.
+	Record   string
+	Networks []Network
+	// MTU in bytes of the way from the sender on.
+	MTU int32
+}
+
+// Introduction asks the receiver to peer directly with another cluster.
+type Introduction struct {
+	// Connection and UID of the ForeignClusterConnection at the sender.
+	Connection string
+	UID        string
+	// Record of the other cluster, signed by it. It is text that nobody has checked:
+	// a bad one is answered by a Report, not by refusing the snapshot.
+	Record string
+	Mode   v1alpha1.ConnectionMode
+	// MTU in bytes, 0: none asked for. Lease 0: for ever.
+	MTU   int32
+	Lease time.Duration
+}
+
+// States of a Report beside those of v1alpha1.IntroductionState.
+const (
+	ReportDenied        = "Denied"
+	ReportInvalidRecord = "InvalidRecord"
+)
+
+// Report says what became of an introduction at the cluster that sends it.
+type Report struct {
+	UID string
+	// State is a v1alpha1.IntroductionState or one of the above.
+	State string
+	// Message is one sentence with cause and remedy, empty where all is well.
+	Message string
+	// PodCIDR is the sender's own, RemappedPodCIDR its view of the other's pods.
+	PodCIDR, RemappedPodCIDR v1alpha1.CIDR
+	// ActivePath is PathDirect, PathHub or PathNone.
+	ActivePath string
+	DirectUp   bool
+	// RTTs in microseconds, smoothed; 0: not measured.
+	DirectRTT, HubRTT  int64
+	DirectLossPermille int32
+	MTU                int32
+	// Since is when ActivePath last changed, in whole seconds.
+	Since time.Time
+}
+
+// Active paths of a Report.
+const (
+	PathDirect = "Direct"
+	PathHub    = "Hub"
+	PathNone   = "None"
+)
+
 // Snapshot is what one end says. Nil parts (and an empty record, a zero MTU)
 // are not known; empty ones are known to be empty.
 type Snapshot struct {
@@ -66,6 +123,13 @@ type Snapshot struct {
 	Networks []Network
 	Offers   []Offer
 	MTU      int32
+	// Reachables may be reached through the sender.
+	Reachables []Reachable
+	// Introductions that the sender makes, and its Reports on the receiver's.
+	Introductions []Introduction
+	Reports       []Report
+	// OffDirect: the sender sends nothing over the direct link any more.
+	OffDirect bool
 }
 
 // merge returns newer with the parts that it does not know taken from s.

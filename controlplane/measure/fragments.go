@@ -23,10 +23,10 @@ type fragmentCount struct {
 // a link and one that is less (the far end has rebooted) are where it starts
 // from. A link without any answer has no count: its gateway's agent has
 // restarted.
-func followFragments(known map[Path]fragmentCount, links []agent.Link, now time.Time) map[Path]fragmentCount {
+func followFragments(known map[Path]fragmentCount, links []agent.Path, now time.Time) map[Path]fragmentCount {
 	next := map[Path]fragmentCount{}
 	for _, l := range links {
-		path := pathOf(l)
+		path := PathOf(l)
 		before, ok := known[path]
 		switch {
 		case l.State == v1alpha1.PathUnknown:
@@ -46,4 +46,7 @@ func (c fragmentCount) rising(now time.Time) bool {
 	return !c.rose.IsZero() && now.Sub(c.rose) < risingFor
 }
 
-func pathOf(l agent.Link) Path { return Path{l.OwnGateway, l.ClusterIndex, l.RemoteGateway} }
+// PathOf names a measured path.
+func PathOf(l agent.Path) Path {
+	return Path{l.OwnGateway, l.ClusterIndex, l.ViaIndex, l.RemoteGateway}
+}

@@ -18,13 +18,13 @@ import (
 func TestFragmentsRise(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	agents := []agentclient.Agent{{Node: "a1", GatewayID: 1}}
-	reading := agent.Link{ClusterIndex: 7, OwnGateway: 1, RemoteGateway: 2, OuterFragments: 500, Measurement: agent.Measurement{State: v1alpha1.PathUp}}
-	quiet := agent.Link{ClusterIndex: 7, OwnGateway: 1, RemoteGateway: 3, OuterFragments: 500, Measurement: agent.Measurement{State: v1alpha1.PathUp}}
+	reading := agent.Path{ClusterIndex: 7, ViaIndex: 7, OwnGateway: 1, RemoteGateway: 2, OuterFragments: 500, Measurement: agent.Measurement{State: v1alpha1.PathUp}}
+	quiet := agent.Path{ClusterIndex: 7, ViaIndex: 7, OwnGateway: 1, RemoteGateway: 3, OuterFragments: 500, Measurement: agent.Measurement{State: v1alpha1.PathUp}}
 	told := 0
 	p := &Poller{
 		Gateways: func(context.Context) ([]agentclient.Agent, error) { return agents, nil },
 		Ask: func(context.Context, agentclient.Agent) (agent.Measurements, error) {
-			return agent.Measurements{Links: []agent.Link{reading, quiet}}, nil
+			return agent.Measurements{Paths: []agent.Path{reading, quiet}}, nil
 		},
 		Changed: func() { told++ },
 		Now:     func() time.Time { return now },
@@ -33,8 +33,8 @@ func TestFragmentsRise(t *testing.T) {
 		now = now.Add(later)
 		reading.OuterFragments, reading.State = count, state
 		p.turn(t.Context())
-		require.NotContains(t, p.View().Fragmenting, Path{1, 7, 3})
-		return p.View().Fragmenting[Path{1, 7, 2}]
+		require.NotContains(t, p.View().Fragmenting, Path{1, 7, 7, 3})
+		return p.View().Fragmenting[Path{1, 7, 7, 2}]
 	}
 	const up, unknown = v1alpha1.PathUp, v1alpha1.PathUnknown
 	require.False(t, rising(500, up, 0), "the controller has just started")
@@ -61,11 +61,11 @@ func TestFragmentsRise(t *testing.T) {
 // That full-size probes get lost is a transition, as the state of a link is.
 func TestLargeLostIsTold(t *testing.T) {
 	told := 0
-	reading := agent.Link{ClusterIndex: 7, OwnGateway: 1, RemoteGateway: 2, Measurement: agent.Measurement{State: v1alpha1.PathUp}}
+	reading := agent.Path{ClusterIndex: 7, ViaIndex: 7, OwnGateway: 1, RemoteGateway: 2, Measurement: agent.Measurement{State: v1alpha1.PathUp}}
 	p := &Poller{
 		Gateways: func(context.Context) ([]agentclient.Agent, error) { return []agentclient.Agent{{Node: "a1"}}, nil },
 		Ask: func(context.Context, agentclient.Agent) (agent.Measurements, error) {
-			return agent.Measurements{Links: []agent.Link{reading}}, nil
+			return agent.Measurements{Paths: []agent.Path{reading}}, nil
 		},
 		Changed: func() { told++ },
 		Now:     time.Now,

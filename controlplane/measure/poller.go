@@ -102,7 +102,7 @@ func (p *Poller) store(a agentclient.Agent, read agent.Measurements, err error) 
 	r.gateway, r.failed = a.GatewayID, err
 	if err == nil {
 		r.at, r.read = p.Now(), read
-		r.fragments = followFragments(r.fragments, read.Links, r.at)
+		r.fragments = followFragments(r.fragments, read.Paths, r.at)
 	}
 	p.results[a.Node] = r
 }
@@ -125,9 +125,7 @@ func (p *Poller) forget(agents []agentclient.Agent) {
 // View is what is known now.
 type View struct {
 	// Links of all gateways that could be read.
-	Links []agent.Link
-	// Active is the set of (own gateway, cluster index, remote gateway) in use.
-	Active map[Path]bool
+	Paths []agent.Path
 	// Fragmenting is the set of links whose outer packets have arrived in
 	// fragments in the last minutes.
 	Fragmenting map[Path]bool
@@ -135,16 +133,16 @@ type View struct {
 	Unreadable map[string]string
 }
 
-// Path names a link.
+// Path names a path to a cluster.
 type Path struct {
-	OwnGateway, ClusterIndex, RemoteGateway int32
+	OwnGateway, ClusterIndex, ViaIndex, RemoteGateway int32
 }
 
 // View returns what is known now. An answer that is too old counts as none.
 func (p *Poller) View() View {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	v := View{Active: map[Path]bool{}, Fragmenting: map[Path]bool{}, Unreadable: map[string]string{}}
+	v := View{Fragmenting: map[Path]bool{}, Unreadable: map[string]string{}}
 	for node, r := range p.results {
 		if p.Now().Sub(r.at) > stale {
 			why := "no answer yet"
@@ -154,15 +152,10 @@ func (p *Poller) View() View {
 			v.Unreadable[node] = why
 			continue
 		}
-		v.Links = append(v.Links, r.read.Links...)
+		v.Paths = append(v.Paths, r.read.Paths...)
 		for path, count := range r.fragments {
 			if count.rising(p.Now()) {
 				v.Fragmenting[path] = true
-			}
-		}
-		for _, c := range r.read.Clusters {
-			if c.Active != 0 {
-				v.Active[Path{OwnGateway: r.gateway, ClusterIndex: c.ClusterIndex, RemoteGateway: c.Active}] = true
 			}
 		}
 	}
@@ -173,16 +166,18 @@ func (p *Poller) View() View {
 func (v View) summary() string {
 	type state struct {
 		path      v1alpha1.PathState
+		active    bool
+		reason    v1alpha1.PathReason
 		largeLost bool
 	}
 	states := map[Path]state{}
-	for _, l := range v.Links {
-		states[pathOf(l)] = state{l.State, l.LargeLost}
+	for _, l := range v.Paths {
+		states[PathOf(l)] = state{l.State, l.Active, l.Reason, l.LargeLost}
 	}
 	unreadable := map[string]bool{}
 	for node := range v.Unreadable {
 		unreadable[node] = true
 	}
 	// fmt prints maps sorted by key.
-	return fmt.Sprint(states, v.Active, v.Fragmenting, unreadable)
+	return fmt.Sprint(states, v.Fragmenting, unreadable)
 }

@@ -19,8 +19,7 @@ func TestPoller(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	agents := []agentclient.Agent{{Node: "a1", GatewayID: 1}}
 	answer := agent.Measurements{
-		Links:    []agent.Link{{ClusterIndex: 7, OwnGateway: 1, RemoteGateway: 2, Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 100}}},
-		Clusters: []agent.Cluster{{ClusterIndex: 7, Active: 2}},
+		Paths: []agent.Path{{ClusterIndex: 7, ViaIndex: 7, Active: true, OwnGateway: 1, RemoteGateway: 2, Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 100}}},
 	}
 	var failure error
 	changes := 0
@@ -32,22 +31,22 @@ func TestPoller(t *testing.T) {
 	}
 	p.turn(t.Context())
 	require.Equal(t, 1, changes)
-	require.Equal(t, answer.Links, p.View().Links)
-	require.True(t, p.View().Active[Path{1, 7, 2}])
+	require.Equal(t, answer.Paths, p.View().Paths)
+	require.True(t, p.View().Paths[0].Active)
 
-	answer.Links = []agent.Link{answer.Links[0]}
-	answer.Links[0].RTTMicroseconds = 200
+	answer.Paths = []agent.Path{answer.Paths[0]}
+	answer.Paths[0].RTTMicroseconds = 200
 	p.turn(t.Context())
 	require.Equal(t, 1, changes, "a figure is no transition")
-	require.EqualValues(t, 200, p.View().Links[0].RTTMicroseconds)
+	require.EqualValues(t, 200, p.View().Paths[0].RTTMicroseconds)
 
 	failure = errors.New("refused")
 	now = now.Add(5 * time.Second)
 	p.turn(t.Context())
-	require.Len(t, p.View().Links, 1)
+	require.Len(t, p.View().Paths, 1)
 	now = now.Add(stale)
 	p.turn(t.Context())
-	require.Empty(t, p.View().Links)
+	require.Empty(t, p.View().Paths)
 	require.Equal(t, map[string]string{"a1": "refused"}, p.View().Unreadable)
 	require.Equal(t, 2, changes)
 
@@ -57,6 +56,6 @@ func TestPoller(t *testing.T) {
 	agents = nil
 	before := changes
 	p.turn(t.Context())
-	require.Empty(t, p.View().Links, "a node that is no gateway any more is forgotten")
+	require.Empty(t, p.View().Paths, "a node that is no gateway any more is forgotten")
 	require.Equal(t, before+1, changes)
 }

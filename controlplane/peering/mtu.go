@@ -23,17 +23,17 @@ func mtuFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View) (fi
 	if !bothSides(spec.Rows) {
 		return finding{}, false // what was read is from before a re-peering
 	}
-	var lost, fragmented []agent.Link
+	var lost, fragmented []agent.Path
 	up := false
-	for _, l := range view.Links {
-		if l.ClusterIndex != spec.ClusterIndex || l.Neighbor != name {
+	for _, l := range view.Paths {
+		if l.ClusterIndex != spec.ClusterIndex || l.Cluster != name {
 			continue
 		}
 		up = up || l.State == v1alpha1.PathUp
 		if l.LargeLost {
 			lost = append(lost, l)
 		}
-		if view.Fragmenting[measure.Path{OwnGateway: l.OwnGateway, ClusterIndex: l.ClusterIndex, RemoteGateway: l.RemoteGateway}] {
+		if view.Fragmenting[measure.PathOf(l)] {
 			fragmented = append(fragmented, l)
 		}
 	}
@@ -49,8 +49,8 @@ func mtuFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View) (fi
 }
 
 // nameLinks as weftctl does: own gateway, remote gateway.
-func nameLinks(links []agent.Link) string {
-	slices.SortFunc(links, func(a, b agent.Link) int {
+func nameLinks(links []agent.Path) string {
+	slices.SortFunc(links, func(a, b agent.Path) int {
 		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
 	})
 	var names []string

@@ -17,19 +17,19 @@ import (
 // their cause and their remedy, and only those of this neighbor.
 func TestMTUSound(t *testing.T) {
 	both := []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs, NetworkIndex: 1}}
-	up := func(gateway int32) agent.Link { return link(gateway, v1alpha1.PathUp, 500) }
+	up := func(gateway int32) agent.Path { return link(gateway, v1alpha1.PathUp, 500) }
 	lossy := up(2)
 	lossy.LargeLost = true
 	stranger := up(1)
-	stranger.Neighbor, stranger.ClusterIndex, stranger.LargeLost = "c", 8, true
+	stranger.Cluster, stranger.ClusterIndex, stranger.LargeLost = "c", 8, true
 	fragmenting := func(gateways ...int32) map[measure.Path]bool {
-		set := map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 8, RemoteGateway: 1}: true}
+		set := map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 8, ViaIndex: 7, RemoteGateway: 1}: true}
 		for _, g := range gateways {
-			set[measure.Path{OwnGateway: g, ClusterIndex: 7, RemoteGateway: 1}] = true
+			set[measure.Path{OwnGateway: g, ClusterIndex: 7, ViaIndex: 7, RemoteGateway: 1}] = true
 		}
 		return set
 	}
-	var many []agent.Link
+	var many []agent.Path
 	var all []int32
 	for g := int32(12); g > 0; g-- {
 		many, all = append(many, up(g)), append(all, g)
@@ -42,12 +42,12 @@ func TestMTUSound(t *testing.T) {
 		known bool
 		want  finding
 	}{
-		"whole":          {both, measure.View{Links: []agent.Link{up(1), stranger}, Fragmenting: fragmenting()}, true, yes(ReasonWhole, "packets of full size cross in one piece")},
-		"nothing up":     {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathDown, 0), stranger}}, false, finding{}},
-		"before peering": {both[:1], measure.View{Links: []agent.Link{up(1)}, Fragmenting: fragmenting(1)}, false, finding{}},
-		"fragments":      {both, measure.View{Links: []agent.Link{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
-		"many":           {both, measure.View{Links: many, Fragmenting: fragmenting(all...)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
-		"lost":           {both, measure.View{Links: []agent.Link{up(1), lossy}, Fragmenting: fragmenting(1)}, true, no(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
+		"whole":          {both, measure.View{Paths: []agent.Path{up(1), stranger}, Fragmenting: fragmenting()}, true, yes(ReasonWhole, "packets of full size cross in one piece")},
+		"nothing up":     {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0), stranger}}, false, finding{}},
+		"before peering": {both[:1], measure.View{Paths: []agent.Path{up(1)}, Fragmenting: fragmenting(1)}, false, finding{}},
+		"fragments":      {both, measure.View{Paths: []agent.Path{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
+		"many":           {both, measure.View{Paths: many, Fragmenting: fragmenting(all...)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
+		"lost":           {both, measure.View{Paths: []agent.Path{up(1), lossy}, Fragmenting: fragmenting(1)}, true, no(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -73,10 +73,10 @@ func TestMTUConditionFollowsWhatIsKnown(t *testing.T) {
 		}
 		return ""
 	}
-	up := measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 500)}}
+	up := measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}
 	fragmenting := up
 	fragmenting.Fragmenting = map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 7, RemoteGateway: 1}: true}
-	down := measure.View{Links: []agent.Link{link(1, v1alpha1.PathDown, 0)}}
+	down := measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}}
 	unreadable := measure.View{Unreadable: map[string]string{"a1": "refused"}}
 	half := up
 	half.Unreadable = unreadable.Unreadable

@@ -214,7 +214,7 @@ func (r *Reconciler) talk(fc *v1alpha1.ForeignCluster, s *snapshot, m *memory, r
 		},
 	}
 	for _, id := range gatewayIDs(record) {
-		peer.Addresses = append(peer.Addresses, identity.ChannelAddress(fc.Spec.Identity, id))
+		peer.Routes = append(peer.Routes, channel.Route{Target: identity.ChannelAddress(fc.Spec.Identity, id)})
 	}
 	r.Channels.SetPeer(peer)
 	first := !m.peered

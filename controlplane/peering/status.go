@@ -117,8 +117,8 @@ func connectedFinding(name string, spec *v1alpha1.NeighborSpec, view measure.Vie
 	var up, all int
 	var best int64
 	probing := true
-	for _, l := range view.Links {
-		if l.ClusterIndex != spec.ClusterIndex || l.Neighbor != name {
+	for _, l := range view.Paths {
+		if l.ClusterIndex != spec.ClusterIndex || l.Cluster != name {
 			continue
 		}
 		all++
@@ -172,19 +172,19 @@ const maxPaths = 64
 // pathsOf lists the links to a neighbor as measured, at most maxPaths.
 func pathsOf(name string, index int32, view measure.View) []v1alpha1.PathStatus {
 	var paths []v1alpha1.PathStatus
-	links := slices.Clone(view.Links)
-	slices.SortFunc(links, func(a, b agent.Link) int {
+	links := slices.Clone(view.Paths)
+	slices.SortFunc(links, func(a, b agent.Path) int {
 		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
 	})
 	for _, l := range links {
-		if l.ClusterIndex != index || l.Neighbor != name || len(paths) == maxPaths {
+		if l.ClusterIndex != index || l.Cluster != name || len(paths) == maxPaths {
 			continue
 		}
 		paths = append(paths, v1alpha1.PathStatus{
-			Via: name, Gateway: l.OwnGateway, RemoteGateway: l.RemoteGateway, State: l.State,
+			Via: l.Via, Gateway: l.OwnGateway, RemoteGateway: l.RemoteGateway, State: l.State,
 			RTTMicroseconds: l.RTTMicroseconds, LossPermille: l.LossPermille,
-			Active: view.Active[measure.Path{OwnGateway: l.OwnGateway, ClusterIndex: index, RemoteGateway: l.RemoteGateway}],
-			Since:  metav1.NewTime(l.Since.Truncate(time.Second)),
+			Active: l.Active, Reason: l.Reason,
+			Since: metav1.NewTime(l.Since.Truncate(time.Second)),
 		})
 	}
 	return paths

@@ -13,8 +13,8 @@ import (
 	"github.com/weft-fabric/weft/controlplane/measure"
 )
 
-func link(gateway int32, state v1alpha1.PathState, rtt int64) agent.Link {
-	return agent.Link{Neighbor: "b", ClusterIndex: 7, OwnGateway: gateway, RemoteGateway: 1, Measurement: agent.Measurement{State: state, RTTMicroseconds: rtt}}
+func link(gateway int32, state v1alpha1.PathState, rtt int64) agent.Path {
+	return agent.Path{Cluster: "b", ClusterIndex: 7, Via: "b", ViaIndex: 7, OwnGateway: gateway, RemoteGateway: 1, Measurement: agent.Measurement{State: state, RTTMicroseconds: rtt}}
 }
 
 // Connected says what the probes saw, and nothing else.
@@ -22,7 +22,7 @@ func TestConnected(t *testing.T) {
 	both := []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs, NetworkIndex: 1}}
 	ready, waiting := yes(ReasonReady, "fine"), no(ReasonWaitingForPeer, "b has not told its networks yet")
 	stranger := link(1, v1alpha1.PathUp, 1)
-	stranger.Neighbor = "c"
+	stranger.Cluster = "c"
 	tests := map[string]struct {
 		rows     []v1alpha1.Row
 		view     measure.View
@@ -30,16 +30,16 @@ func TestConnected(t *testing.T) {
 		channel  channel.Status
 		want     finding
 	}{
-		"up":                     {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 20140), link(2, v1alpha1.PathDown, 0)}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 2 links up, RTT 20.1 ms")},
-		"the channel is no life": {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathDown, 0)}}, ready, channel.Status{Connected: true}, no(ReasonLinksDown, "0 of 1 links up: probes are not answered any more; does the underlay between the gateways work?")},
-		"nor is it needed":       {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
-		"never answered":         {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathUnknown, 0)}}, ready, channel.Status{}, no(ReasonProbing, "0 of 1 links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?")},
+		"up":                     {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 20140), link(2, v1alpha1.PathDown, 0)}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 2 links up, RTT 20.1 ms")},
+		"the channel is no life": {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}}, ready, channel.Status{Connected: true}, no(ReasonLinksDown, "0 of 1 links up: probes are not answered any more; does the underlay between the gateways work?")},
+		"nor is it needed":       {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
+		"never answered":         {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUnknown, 0)}}, ready, channel.Status{}, no(ReasonProbing, "0 of 1 links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?")},
 		"unreadable":             {both, measure.View{Unreadable: map[string]string{"a2": "refused", "a1": "timeout"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a1 measures cannot be read: timeout")},
-		"half readable, up":      {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 500)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
-		"half readable, down":    {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathDown, 0)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a2 measures cannot be read: refused")},
-		"too early":              {nil, measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, no(ReasonNotReady, "b has not told its networks yet")},
-		"another's link":         {both, measure.View{Links: []agent.Link{stranger}}, ready, channel.Status{}, no(ReasonProbing, "no gateway of this cluster probes a link to b yet")},
-		"left":                   {both, measure.View{Links: []agent.Link{link(1, v1alpha1.PathUp, 500)}}, ready, channel.Status{Left: true}, no(ReasonPeerLeft, "b has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there")},
+		"half readable, up":      {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
+		"half readable, down":    {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a2 measures cannot be read: refused")},
+		"too early":              {nil, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, no(ReasonNotReady, "b has not told its networks yet")},
+		"another's link":         {both, measure.View{Paths: []agent.Path{stranger}}, ready, channel.Status{}, no(ReasonProbing, "no gateway of this cluster probes a link to b yet")},
+		"left":                   {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, ready, channel.Status{Left: true}, no(ReasonPeerLeft, "b has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,14 +28,13 @@ func compose(node string, names *plan.Names, seen probe.Snapshot, lanes []apply.
 		results[l.Target.Link] = l
 	}
 	peers := peersByKey(lanes)
-	remote := map[uint32]int32{}
 	for _, l := range names.Links {
-		remote[uint32(l.Link)] = l.RemoteGateway
 		result, peer := results[l.Link], peers[l.PublicKey]
-		link := measured.Link{
-			Neighbor: l.Neighbor, ClusterIndex: l.ClusterIndex, OwnGateway: l.OwnGateway, RemoteGateway: l.RemoteGateway,
+		link := measured.Path{
+			Cluster: l.Neighbor, ClusterIndex: l.ClusterIndex, Via: l.Neighbor, ViaIndex: l.ClusterIndex, OwnGateway: l.OwnGateway, RemoteGateway: l.RemoteGateway,
 			Measurement: result.Measurement, LastHandshake: peer.LastHandshake, OuterFragments: result.OuterFragments,
 			LargeLost: result.LargeLost,
+			Active:    w.Paths[uint32(l.ClusterIndex)] == uint32(l.Link),
 		}
 		if link.State == "" {
 			link.State = v1alpha1.PathUnknown
@@ -43,13 +42,13 @@ func compose(node string, names *plan.Names, seen probe.Snapshot, lanes []apply.
 		if peer.Endpoint.IsValid() {
 			link.Endpoint = peer.Endpoint.String()
 		}
-		m.Links = append(m.Links, link)
+		m.Paths = append(m.Paths, link)
 	}
 	for _, n := range seen.Nodes {
 		m.Nodes = append(m.Nodes, measured.Node{Name: n.Target.Node, FabricAddress: n.Target.Destination.String(), Measurement: n.Measurement})
 	}
 	for _, c := range names.Clusters {
-		cluster := measured.Cluster{Neighbor: c.Neighbor, ClusterIndex: c.Index, Active: remote[w.Paths[uint32(c.Index)]]}
+		cluster := measured.Cluster{Cluster: c.Neighbor, ClusterIndex: c.Index}
 		for _, id := range path.Unpack(w.Choices[uint32(c.Index)]) {
 			cluster.Gateways = append(cluster.Gateways, int32(id))
 		}

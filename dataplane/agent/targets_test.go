@@ -106,11 +106,11 @@ func TestMeasurements(t *testing.T) {
 	peer := apply.PeerState{PublicKey: [32]byte{9}, Endpoint: netip.MustParseAddrPort("203.0.113.7:51847"), LastHandshake: now}
 	words := plan.Words{Paths: map[uint32]uint32{5: 4}, Choices: map[uint32]uint64{5: path.Pack([]uint8{1}), 6: path.Pack([]uint8{2, 3})}}
 	m := compose("g1", names, probe.Snapshot{Links: []probe.LinkResult{seen}}, []apply.LaneState{{Peers: []apply.PeerState{peer}}}, words, now)
-	require.Equal(t, []measured.Link{
-		{Neighbor: "b", ClusterIndex: 5, OwnGateway: 1, RemoteGateway: 9, Measurement: seen.Measurement, LastHandshake: now, Endpoint: "203.0.113.7:51847", OuterFragments: 3, LargeLost: true},
-		{Neighbor: "c", ClusterIndex: 6, OwnGateway: 1, RemoteGateway: 1, Measurement: measured.Measurement{State: v1alpha1.PathUnknown}},
-	}, m.Links)
+	require.Equal(t, []measured.Path{
+		{Cluster: "b", ClusterIndex: 5, Via: "b", ViaIndex: 5, OwnGateway: 1, RemoteGateway: 9, Measurement: seen.Measurement, LastHandshake: now, Endpoint: "203.0.113.7:51847", OuterFragments: 3, LargeLost: true, Active: true},
+		{Cluster: "c", ClusterIndex: 6, Via: "c", ViaIndex: 6, OwnGateway: 1, RemoteGateway: 1, Measurement: measured.Measurement{State: v1alpha1.PathUnknown}},
+	}, m.Paths)
 	require.Equal(t, []measured.Cluster{
-		{Neighbor: "b", ClusterIndex: 5, Gateways: []int32{1}, Active: 9}, {Neighbor: "c", ClusterIndex: 6, Gateways: []int32{2, 3}},
+		{Cluster: "b", ClusterIndex: 5, Gateways: []int32{1}}, {Cluster: "c", ClusterIndex: 6, Gateways: []int32{2, 3}},
 	}, m.Clusters)
 }

@@ -98,17 +98,17 @@ func (e emitter) lanes(peers []LanePeer) {
 }
 
 func (e emitter) measurements(m agent.Measurements) {
-	for _, link := range m.Links {
-		l := labels{"neighbor": link.Neighbor, "own_gateway": id(link.OwnGateway), "remote_gateway": id(link.RemoteGateway)}
-		e.measurement("weft_link", "link", link.Measurement, l)
-		e.counter("weft_link_outer_fragments_total", "Fragmented outer packets that the far end has seen from us.", float64(link.OuterFragments), l)
-		e.gauge("weft_link_large_lost", "1 if probes as large as the path's MTU get no answer while small ones do.", number(link.LargeLost), l)
+	for _, link := range m.Paths {
+		l := labels{"cluster": link.Cluster, "via": link.Via, "own_gateway": id(link.OwnGateway), "remote_gateway": id(link.RemoteGateway)}
+		e.measurement("weft_path", "path", link.Measurement, l)
+		e.counter("weft_path_outer_fragments_total", "Fragmented outer packets that the far end has seen from us.", float64(link.OuterFragments), l)
+		e.gauge("weft_path_large_lost", "1 if probes as large as the path's MTU get no answer while small ones do.", number(link.LargeLost), l)
 	}
 	for _, node := range m.Nodes {
 		e.measurement("weft_node", "node over the overlay", node.Measurement, labels{"node": node.Name})
 	}
 	for _, cluster := range m.Clusters {
-		l := labels{"neighbor": cluster.Neighbor}
+		l := labels{"cluster": cluster.Cluster}
 		e.gauge("weft_cluster_gateways", "Own gateways in use towards a cluster.", float64(len(cluster.Gateways)), l)
 	}
 }

@@ -37,7 +37,7 @@ func TestMetricsTellWhatTheSourcesSay(t *testing.T) {
 		},
 		Measurements: func() agent.Measurements {
 			return agent.Measurements{
-				Links: []agent.Link{{Neighbor: "b", OwnGateway: 1, RemoteGateway: 2, OuterFragments: 4, LargeLost: true,
+				Paths: []agent.Path{{Cluster: "b", Via: "b", OwnGateway: 1, RemoteGateway: 2, OuterFragments: 4, LargeLost: true,
 					Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 20500, JitterMicroseconds: 100, LossPermille: 50}}},
 				Nodes: []agent.Node{{Name: "a2", Measurement: agent.Measurement{State: v1alpha1.PathDown}}},
 			}

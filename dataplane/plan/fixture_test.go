@@ -74,7 +74,7 @@ func neighborB() v1alpha1.Neighbor {
 		ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "uid-b", Generation: 3},
 		Spec: v1alpha1.NeighborSpec{
 			ClusterID: "b", Identity: identityB, ClusterIndex: 5,
-			Access: v1alpha1.AccessSpec{Pods: v1alpha1.PodAccessAll},
+			Access: v1alpha1.NeighborAccess{Pods: v1alpha1.PodAccessAll},
 			Peers: []v1alpha1.NeighborPeer{{
 				GatewayID: 1, ChannelAddress: identity.ChannelAddress(identityB, 1).String(), Endpoints: []string{"203.0.113.7", "b.example"},
 				Lanes: []v1alpha1.PeerLane{{Port: 51847, PublicKey: publicKey(0xb1)}},

@@ -108,10 +108,9 @@ func (s *suite) unpeerFromTheDead(t *testing.T) {
 	}
 	unpeerOne(t, s.a, s.b)
 	require.NoError(t, s.lab.StartAPIServer(ctx, "b"))
-	for _, p := range controllers {
-		_, err := s.b.Replaced(ctx, testbed.Controller, p, 3*time.Minute)
-		require.NoError(t, err)
-	}
+	// Before it leads again, the kubelet's back-off and that of kube-proxy, which
+	// has no endpoint for the API server yet, have to pass.
+	require.NoError(t, s.b.Leads(ctx, time.Now(), 3*time.Minute))
 	unpeerOne(t, s.b, s.a)
 	require.NoError(t, s.lab.Link(ctx, "a", "b", roundTrip))
 }

@@ -59,12 +59,12 @@ func (f *fabric) testMeasurements(t *testing.T) {
 	require.NoError(t, err)
 	var m agent.Measurements
 	require.NoError(t, json.NewDecoder(response.Body).Decode(&m))
-	require.Len(t, m.Links, 1)
-	require.Equal(t, "b", m.Links[0].Neighbor)
-	require.Equal(t, v1alpha1.PathUp, m.Links[0].State)
-	require.Positive(t, m.Links[0].RTTMicroseconds)
-	require.Equal(t, net.JoinHostPort(f.b.gatewayNode().underlay.String(), "51847"), m.Links[0].Endpoint)
-	require.WithinDuration(t, time.Now(), m.Links[0].LastHandshake, time.Minute)
+	require.Len(t, m.Paths, 1)
+	require.Equal(t, "b", m.Paths[0].Cluster)
+	require.Equal(t, v1alpha1.PathUp, m.Paths[0].State)
+	require.Positive(t, m.Paths[0].RTTMicroseconds)
+	require.Equal(t, net.JoinHostPort(f.b.gatewayNode().underlay.String(), "51847"), m.Paths[0].Endpoint)
+	require.WithinDuration(t, time.Now(), m.Paths[0].LastHandshake, time.Minute)
 	require.Equal(t, []int32{1}, m.Clusters[0].Gateways)
 }
 

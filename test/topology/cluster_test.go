@@ -230,7 +230,7 @@ func (c *cluster) peer(t *testing.T, other *cluster, ours, theirs names) {
 			row(v1alpha1.RowTheirs, 0, nodeNetwork, nodeCIDR, theirs.nodes.wire),
 		},
 		MTU:    int32(other.pathMTU()),
-		Access: v1alpha1.AccessSpec{Pods: v1alpha1.PodAccessAll},
+		Access: v1alpha1.NeighborAccess{Pods: v1alpha1.PodAccessAll},
 	}}
 	c.neighbor.TypeMeta, c.neighbor.ObjectMeta = meta("Neighbor", other.id)
 	c.write(t, "neighbor.yaml", c.neighbor)

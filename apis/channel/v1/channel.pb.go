@@ -29,6 +29,165 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Introduction_Mode int32
+
+const (
+	Introduction_MODE_UNSPECIFIED Introduction_Mode = 0
+	Introduction_MODE_PREFER      Introduction_Mode = 1
+	Introduction_MODE_REQUIRE     Introduction_Mode = 2
+)
+
+// Enum value maps for Introduction_Mode.
+var (
+	Introduction_Mode_name = map[int32]string{
+		0: "MODE_UNSPECIFIED",
+		1: "MODE_PREFER",
+		2: "MODE_REQUIRE",
+	}
+	Introduction_Mode_value = map[string]int32{
+		"MODE_UNSPECIFIED": 0,
+		"MODE_PREFER":      1,
+		"MODE_REQUIRE":     2,
+	}
+)
+
+func (x Introduction_Mode) Enum() *Introduction_Mode {
+	p := new(Introduction_Mode)
+	*p = x
+	return p
+}
+
+func (x Introduction_Mode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Introduction_Mode) Descriptor() protoreflect.EnumDescriptor {
+	return file_channel_proto_enumTypes[0].Descriptor()
+}
+
+func (Introduction_Mode) Type() protoreflect.EnumType {
+	return &file_channel_proto_enumTypes[0]
+}
+
+func (x Introduction_Mode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Introduction_Mode.Descriptor instead.
+func (Introduction_Mode) EnumDescriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{6, 0}
+}
+
+type Report_State int32
+
+const (
+	Report_STATE_UNSPECIFIED       Report_State = 0
+	Report_STATE_ACCEPTED          Report_State = 1
+	Report_STATE_AWAITING_APPROVAL Report_State = 2
+	Report_STATE_DENIED            Report_State = 3
+	Report_STATE_INVALID_RECORD    Report_State = 4
+	Report_STATE_ENDING            Report_State = 5
+)
+
+// Enum value maps for Report_State.
+var (
+	Report_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_ACCEPTED",
+		2: "STATE_AWAITING_APPROVAL",
+		3: "STATE_DENIED",
+		4: "STATE_INVALID_RECORD",
+		5: "STATE_ENDING",
+	}
+	Report_State_value = map[string]int32{
+		"STATE_UNSPECIFIED":       0,
+		"STATE_ACCEPTED":          1,
+		"STATE_AWAITING_APPROVAL": 2,
+		"STATE_DENIED":            3,
+		"STATE_INVALID_RECORD":    4,
+		"STATE_ENDING":            5,
+	}
+)
+
+func (x Report_State) Enum() *Report_State {
+	p := new(Report_State)
+	*p = x
+	return p
+}
+
+func (x Report_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Report_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_channel_proto_enumTypes[1].Descriptor()
+}
+
+func (Report_State) Type() protoreflect.EnumType {
+	return &file_channel_proto_enumTypes[1]
+}
+
+func (x Report_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Report_State.Descriptor instead.
+func (Report_State) EnumDescriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{8, 0}
+}
+
+type Report_Path int32
+
+const (
+	Report_PATH_UNSPECIFIED Report_Path = 0
+	Report_PATH_DIRECT      Report_Path = 1
+	Report_PATH_HUB         Report_Path = 2
+	Report_PATH_NONE        Report_Path = 3
+)
+
+// Enum value maps for Report_Path.
+var (
+	Report_Path_name = map[int32]string{
+		0: "PATH_UNSPECIFIED",
+		1: "PATH_DIRECT",
+		2: "PATH_HUB",
+		3: "PATH_NONE",
+	}
+	Report_Path_value = map[string]int32{
+		"PATH_UNSPECIFIED": 0,
+		"PATH_DIRECT":      1,
+		"PATH_HUB":         2,
+		"PATH_NONE":        3,
+	}
+)
+
+func (x Report_Path) Enum() *Report_Path {
+	p := new(Report_Path)
+	*p = x
+	return p
+}
+
+func (x Report_Path) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Report_Path) Descriptor() protoreflect.EnumDescriptor {
+	return file_channel_proto_enumTypes[2].Descriptor()
+}
+
+func (Report_Path) Type() protoreflect.EnumType {
+	return &file_channel_proto_enumTypes[2]
+}
+
+func (x Report_Path) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Report_Path.Descriptor instead.
+func (Report_Path) EnumDescriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{8, 1}
+}
+
 type Network_Kind int32
 
 const (
@@ -62,11 +221,11 @@ func (x Network_Kind) String() string {
 }
 
 func (Network_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[0].Descriptor()
+	return file_channel_proto_enumTypes[3].Descriptor()
 }
 
 func (Network_Kind) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[0]
+	return &file_channel_proto_enumTypes[3]
 }
 
 func (x Network_Kind) Number() protoreflect.EnumNumber {
@@ -75,7 +234,7 @@ func (x Network_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Network_Kind.Descriptor instead.
 func (Network_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{4, 0}
+	return file_channel_proto_rawDescGZIP(), []int{10, 0}
 }
 
 type Envelope struct {
@@ -277,7 +436,16 @@ type Snapshot struct {
 	Offers   *Offers   `protobuf:"bytes,5,opt,name=offers,proto3,oneof" json:"offers,omitempty"`
 	// Bytes at layer 3 that the sender's side of every path carries: the least of
 	// its lanes and its overlay.
-	Mtu           uint32 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	Mtu uint32 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// Clusters that the receiver may reach through the sender.
+	Reachables *Reachables `protobuf:"bytes,7,opt,name=reachables,proto3,oneof" json:"reachables,omitempty"`
+	// Clusters that the sender introduces to the receiver.
+	Introductions *Introductions `protobuf:"bytes,8,opt,name=introductions,proto3,oneof" json:"introductions,omitempty"`
+	// What became of the receiver's introductions at the sender.
+	Reports *Reports `protobuf:"bytes,9,opt,name=reports,proto3,oneof" json:"reports,omitempty"`
+	// The sender sends nothing over the direct link any more, which is about to
+	// end (see Introductions). It accepts what still comes.
+	OffDirect     bool `protobuf:"varint,10,opt,name=off_direct,json=offDirect,proto3" json:"off_direct,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +522,464 @@ func (x *Snapshot) GetMtu() uint32 {
 	return 0
 }
 
+func (x *Snapshot) GetReachables() *Reachables {
+	if x != nil {
+		return x.Reachables
+	}
+	return nil
+}
+
+func (x *Snapshot) GetIntroductions() *Introductions {
+	if x != nil {
+		return x.Introductions
+	}
+	return nil
+}
+
+func (x *Snapshot) GetReports() *Reports {
+	if x != nil {
+		return x.Reports
+	}
+	return nil
+}
+
+func (x *Snapshot) GetOffDirect() bool {
+	if x != nil {
+		return x.OffDirect
+	}
+	return false
+}
+
+type Reachables struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reachables    []*Reachable           `protobuf:"bytes,1,rep,name=reachables,proto3" json:"reachables,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reachables) Reset() {
+	*x = Reachables{}
+	mi := &file_channel_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reachables) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reachables) ProtoMessage() {}
+
+func (x *Reachables) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reachables.ProtoReflect.Descriptor instead.
+func (*Reachables) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Reachables) GetReachables() []*Reachable {
+	if x != nil {
+		return x.Reachables
+	}
+	return nil
+}
+
+// Reachable is a neighbor of the sender that the receiver may exchange traffic
+// with through the sender. What a sender knows from another hub is never told
+// on.
+type Reachable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cluster's own signed record.
+	Record string `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
+	// Its networks, by their real CIDRs.
+	Networks []*Network `protobuf:"bytes,2,rep,name=networks,proto3" json:"networks,omitempty"`
+	// Bytes at layer 3 that the way from the sender on carries.
+	Mtu           uint32 `protobuf:"varint,3,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reachable) Reset() {
+	*x = Reachable{}
+	mi := &file_channel_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reachable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reachable) ProtoMessage() {}
+
+func (x *Reachable) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reachable.ProtoReflect.Descriptor instead.
+func (*Reachable) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Reachable) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *Reachable) GetNetworks() []*Network {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+func (x *Reachable) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+type Introductions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Introductions []*Introduction        `protobuf:"bytes,1,rep,name=introductions,proto3" json:"introductions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Introductions) Reset() {
+	*x = Introductions{}
+	mi := &file_channel_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Introductions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Introductions) ProtoMessage() {}
+
+func (x *Introductions) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Introductions.ProtoReflect.Descriptor instead.
+func (*Introductions) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Introductions) GetIntroductions() []*Introduction {
+	if x != nil {
+		return x.Introductions
+	}
+	return nil
+}
+
+// Introduction asks the receiver to peer directly with another cluster, for as
+// long as the introduction is told.
+type Introduction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name and UID of the ForeignClusterConnection at the sender.
+	Connection string `protobuf:"bytes,1,opt,name=connection,proto3" json:"connection,omitempty"`
+	Uid        string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The other cluster's own signed record.
+	Record string            `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`
+	Mode   Introduction_Mode `protobuf:"varint,4,opt,name=mode,proto3,enum=weft.channel.v1.Introduction_Mode" json:"mode,omitempty"`
+	// Bytes at layer 3 that packets over the link may have; 0: what it carries.
+	Mtu uint32 `protobuf:"varint,5,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// Seconds for which it stands while the sender is not heard; 0: for ever.
+	LeaseSeconds  uint64 `protobuf:"varint,6,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Introduction) Reset() {
+	*x = Introduction{}
+	mi := &file_channel_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Introduction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Introduction) ProtoMessage() {}
+
+func (x *Introduction) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Introduction.ProtoReflect.Descriptor instead.
+func (*Introduction) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Introduction) GetConnection() string {
+	if x != nil {
+		return x.Connection
+	}
+	return ""
+}
+
+func (x *Introduction) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Introduction) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *Introduction) GetMode() Introduction_Mode {
+	if x != nil {
+		return x.Mode
+	}
+	return Introduction_MODE_UNSPECIFIED
+}
+
+func (x *Introduction) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *Introduction) GetLeaseSeconds() uint64 {
+	if x != nil {
+		return x.LeaseSeconds
+	}
+	return 0
+}
+
+type Reports struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reports       []*Report              `protobuf:"bytes,1,rep,name=reports,proto3" json:"reports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reports) Reset() {
+	*x = Reports{}
+	mi := &file_channel_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reports) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reports) ProtoMessage() {}
+
+func (x *Reports) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reports.ProtoReflect.Descriptor instead.
+func (*Reports) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Reports) GetReports() []*Report {
+	if x != nil {
+		return x.Reports
+	}
+	return nil
+}
+
+// Report says what became of one introduction. There is none for an
+// introduction that the sender does not know, or has forgotten.
+type Report struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the ForeignClusterConnection at the receiver.
+	Uid   string       `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	State Report_State `protobuf:"varint,2,opt,name=state,proto3,enum=weft.channel.v1.Report_State" json:"state,omitempty"`
+	// One sentence: cause and remedy. Empty where all is well.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The sender's pod CIDR, and the CIDR under which it sees the other's pods.
+	PodCidr         string `protobuf:"bytes,4,opt,name=pod_cidr,json=podCidr,proto3" json:"pod_cidr,omitempty"`
+	RemappedPodCidr string `protobuf:"bytes,5,opt,name=remapped_pod_cidr,json=remappedPodCidr,proto3" json:"remapped_pod_cidr,omitempty"`
+	// The path that the sender's traffic to the other takes.
+	Active   Report_Path `protobuf:"varint,6,opt,name=active,proto3,enum=weft.channel.v1.Report_Path" json:"active,omitempty"`
+	DirectUp bool        `protobuf:"varint,7,opt,name=direct_up,json=directUp,proto3" json:"direct_up,omitempty"`
+	// Microseconds, smoothed; 0: not measured.
+	DirectRtt uint64 `protobuf:"varint,8,opt,name=direct_rtt,json=directRtt,proto3" json:"direct_rtt,omitempty"`
+	HubRtt    uint64 `protobuf:"varint,9,opt,name=hub_rtt,json=hubRtt,proto3" json:"hub_rtt,omitempty"`
+	// Of the last 100 probes, times ten.
+	DirectLossPermille uint32 `protobuf:"varint,10,opt,name=direct_loss_permille,json=directLossPermille,proto3" json:"direct_loss_permille,omitempty"`
+	// Bytes at layer 3 that it sends to the other.
+	Mtu uint32 `protobuf:"varint,11,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// Seconds since 1970 when active last changed.
+	Since         uint64 `protobuf:"varint,12,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Report) Reset() {
+	*x = Report{}
+	mi := &file_channel_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Report) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Report) ProtoMessage() {}
+
+func (x *Report) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Report.ProtoReflect.Descriptor instead.
+func (*Report) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Report) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Report) GetState() Report_State {
+	if x != nil {
+		return x.State
+	}
+	return Report_STATE_UNSPECIFIED
+}
+
+func (x *Report) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Report) GetPodCidr() string {
+	if x != nil {
+		return x.PodCidr
+	}
+	return ""
+}
+
+func (x *Report) GetRemappedPodCidr() string {
+	if x != nil {
+		return x.RemappedPodCidr
+	}
+	return ""
+}
+
+func (x *Report) GetActive() Report_Path {
+	if x != nil {
+		return x.Active
+	}
+	return Report_PATH_UNSPECIFIED
+}
+
+func (x *Report) GetDirectUp() bool {
+	if x != nil {
+		return x.DirectUp
+	}
+	return false
+}
+
+func (x *Report) GetDirectRtt() uint64 {
+	if x != nil {
+		return x.DirectRtt
+	}
+	return 0
+}
+
+func (x *Report) GetHubRtt() uint64 {
+	if x != nil {
+		return x.HubRtt
+	}
+	return 0
+}
+
+func (x *Report) GetDirectLossPermille() uint32 {
+	if x != nil {
+		return x.DirectLossPermille
+	}
+	return 0
+}
+
+func (x *Report) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *Report) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 // Networks that the sender exports, by their real CIDRs.
 type Networks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -364,7 +990,7 @@ type Networks struct {
 
 func (x *Networks) Reset() {
 	*x = Networks{}
-	mi := &file_channel_proto_msgTypes[3]
+	mi := &file_channel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +1002,7 @@ func (x *Networks) String() string {
 func (*Networks) ProtoMessage() {}
 
 func (x *Networks) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[3]
+	mi := &file_channel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +1015,7 @@ func (x *Networks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Networks.ProtoReflect.Descriptor instead.
 func (*Networks) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{3}
+	return file_channel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Networks) GetNetworks() []*Network {
@@ -412,7 +1038,7 @@ type Network struct {
 
 func (x *Network) Reset() {
 	*x = Network{}
-	mi := &file_channel_proto_msgTypes[4]
+	mi := &file_channel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +1050,7 @@ func (x *Network) String() string {
 func (*Network) ProtoMessage() {}
 
 func (x *Network) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[4]
+	mi := &file_channel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +1063,7 @@ func (x *Network) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Network.ProtoReflect.Descriptor instead.
 func (*Network) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{4}
+	return file_channel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Network) GetName() string {
@@ -473,7 +1099,7 @@ type Offers struct {
 
 func (x *Offers) Reset() {
 	*x = Offers{}
-	mi := &file_channel_proto_msgTypes[5]
+	mi := &file_channel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +1111,7 @@ func (x *Offers) String() string {
 func (*Offers) ProtoMessage() {}
 
 func (x *Offers) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[5]
+	mi := &file_channel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +1124,7 @@ func (x *Offers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offers.ProtoReflect.Descriptor instead.
 func (*Offers) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{5}
+	return file_channel_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Offers) GetOffers() []*Offer {
@@ -528,7 +1154,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_channel_proto_msgTypes[6]
+	mi := &file_channel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +1166,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[6]
+	mi := &file_channel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +1179,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{6}
+	return file_channel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Offer) GetReceiverGateway() uint32 {
@@ -613,7 +1239,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_channel_proto_msgTypes[7]
+	mi := &file_channel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +1251,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[7]
+	mi := &file_channel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +1264,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{7}
+	return file_channel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ack) GetEpoch() uint64 {
@@ -671,7 +1297,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_channel_proto_msgTypes[8]
+	mi := &file_channel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +1309,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[8]
+	mi := &file_channel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +1322,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{8}
+	return file_channel_proto_rawDescGZIP(), []int{14}
 }
 
 // GoodbyeAck answers Goodbye; then the stream ends.
@@ -708,7 +1334,7 @@ type GoodbyeAck struct {
 
 func (x *GoodbyeAck) Reset() {
 	*x = GoodbyeAck{}
-	mi := &file_channel_proto_msgTypes[9]
+	mi := &file_channel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +1346,7 @@ func (x *GoodbyeAck) String() string {
 func (*GoodbyeAck) ProtoMessage() {}
 
 func (x *GoodbyeAck) ProtoReflect() protoreflect.Message {
-	mi := &file_channel_proto_msgTypes[9]
+	mi := &file_channel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +1359,7 @@ func (x *GoodbyeAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoodbyeAck.ProtoReflect.Descriptor instead.
 func (*GoodbyeAck) Descriptor() ([]byte, []int) {
-	return file_channel_proto_rawDescGZIP(), []int{9}
+	return file_channel_proto_rawDescGZIP(), []int{15}
 }
 
 var File_channel_proto protoreflect.FileDescriptor
@@ -751,17 +1377,82 @@ const file_channel_proto_rawDesc = "" +
 	"\x04body\"M\n" +
 	"\x05Hello\x12!\n" +
 	"\fprotocol_min\x18\x01 \x01(\rR\vprotocolMin\x12!\n" +
-	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\"\xfc\x01\n" +
+	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\"\x8e\x04\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06serial\x18\x02 \x01(\x04R\x06serial\x12\x1b\n" +
 	"\x06record\x18\x03 \x01(\tH\x00R\x06record\x88\x01\x01\x12:\n" +
 	"\bnetworks\x18\x04 \x01(\v2\x19.weft.channel.v1.NetworksH\x01R\bnetworks\x88\x01\x01\x124\n" +
 	"\x06offers\x18\x05 \x01(\v2\x17.weft.channel.v1.OffersH\x02R\x06offers\x88\x01\x01\x12\x10\n" +
-	"\x03mtu\x18\x06 \x01(\rR\x03mtuB\t\n" +
+	"\x03mtu\x18\x06 \x01(\rR\x03mtu\x12@\n" +
+	"\n" +
+	"reachables\x18\a \x01(\v2\x1b.weft.channel.v1.ReachablesH\x03R\n" +
+	"reachables\x88\x01\x01\x12I\n" +
+	"\rintroductions\x18\b \x01(\v2\x1e.weft.channel.v1.IntroductionsH\x04R\rintroductions\x88\x01\x01\x127\n" +
+	"\areports\x18\t \x01(\v2\x18.weft.channel.v1.ReportsH\x05R\areports\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"off_direct\x18\n" +
+	" \x01(\bR\toffDirectB\t\n" +
 	"\a_recordB\v\n" +
 	"\t_networksB\t\n" +
-	"\a_offers\"@\n" +
+	"\a_offersB\r\n" +
+	"\v_reachablesB\x10\n" +
+	"\x0e_introductionsB\n" +
+	"\n" +
+	"\b_reports\"H\n" +
+	"\n" +
+	"Reachables\x12:\n" +
+	"\n" +
+	"reachables\x18\x01 \x03(\v2\x1a.weft.channel.v1.ReachableR\n" +
+	"reachables\"k\n" +
+	"\tReachable\x12\x16\n" +
+	"\x06record\x18\x01 \x01(\tR\x06record\x124\n" +
+	"\bnetworks\x18\x02 \x03(\v2\x18.weft.channel.v1.NetworkR\bnetworks\x12\x10\n" +
+	"\x03mtu\x18\x03 \x01(\rR\x03mtu\"T\n" +
+	"\rIntroductions\x12C\n" +
+	"\rintroductions\x18\x01 \x03(\v2\x1d.weft.channel.v1.IntroductionR\rintroductions\"\x88\x02\n" +
+	"\fIntroduction\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x01 \x01(\tR\n" +
+	"connection\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\tR\x06record\x126\n" +
+	"\x04mode\x18\x04 \x01(\x0e2\".weft.channel.v1.Introduction.ModeR\x04mode\x12\x10\n" +
+	"\x03mtu\x18\x05 \x01(\rR\x03mtu\x12#\n" +
+	"\rlease_seconds\x18\x06 \x01(\x04R\fleaseSeconds\"?\n" +
+	"\x04Mode\x12\x14\n" +
+	"\x10MODE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vMODE_PREFER\x10\x01\x12\x10\n" +
+	"\fMODE_REQUIRE\x10\x02\"<\n" +
+	"\aReports\x121\n" +
+	"\areports\x18\x01 \x03(\v2\x17.weft.channel.v1.ReportR\areports\"\xf1\x04\n" +
+	"\x06Report\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x123\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1d.weft.channel.v1.Report.StateR\x05state\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x19\n" +
+	"\bpod_cidr\x18\x04 \x01(\tR\apodCidr\x12*\n" +
+	"\x11remapped_pod_cidr\x18\x05 \x01(\tR\x0fremappedPodCidr\x124\n" +
+	"\x06active\x18\x06 \x01(\x0e2\x1c.weft.channel.v1.Report.PathR\x06active\x12\x1b\n" +
+	"\tdirect_up\x18\a \x01(\bR\bdirectUp\x12\x1d\n" +
+	"\n" +
+	"direct_rtt\x18\b \x01(\x04R\tdirectRtt\x12\x17\n" +
+	"\ahub_rtt\x18\t \x01(\x04R\x06hubRtt\x120\n" +
+	"\x14direct_loss_permille\x18\n" +
+	" \x01(\rR\x12directLossPermille\x12\x10\n" +
+	"\x03mtu\x18\v \x01(\rR\x03mtu\x12\x14\n" +
+	"\x05since\x18\f \x01(\x04R\x05since\"\x8d\x01\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eSTATE_ACCEPTED\x10\x01\x12\x1b\n" +
+	"\x17STATE_AWAITING_APPROVAL\x10\x02\x12\x10\n" +
+	"\fSTATE_DENIED\x10\x03\x12\x18\n" +
+	"\x14STATE_INVALID_RECORD\x10\x04\x12\x10\n" +
+	"\fSTATE_ENDING\x10\x05\"J\n" +
+	"\x04Path\x12\x14\n" +
+	"\x10PATH_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vPATH_DIRECT\x10\x01\x12\f\n" +
+	"\bPATH_HUB\x10\x02\x12\r\n" +
+	"\tPATH_NONE\x10\x03\"@\n" +
 	"\bNetworks\x124\n" +
 	"\bnetworks\x18\x01 \x03(\v2\x18.weft.channel.v1.NetworkR\bnetworks\"\xa1\x01\n" +
 	"\aNetwork\x12\x12\n" +
@@ -803,39 +1494,58 @@ func file_channel_proto_rawDescGZIP() []byte {
 	return file_channel_proto_rawDescData
 }
 
-var file_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_channel_proto_goTypes = []any{
-	(Network_Kind)(0),  // 0: weft.channel.v1.Network.Kind
-	(*Envelope)(nil),   // 1: weft.channel.v1.Envelope
-	(*Hello)(nil),      // 2: weft.channel.v1.Hello
-	(*Snapshot)(nil),   // 3: weft.channel.v1.Snapshot
-	(*Networks)(nil),   // 4: weft.channel.v1.Networks
-	(*Network)(nil),    // 5: weft.channel.v1.Network
-	(*Offers)(nil),     // 6: weft.channel.v1.Offers
-	(*Offer)(nil),      // 7: weft.channel.v1.Offer
-	(*Ack)(nil),        // 8: weft.channel.v1.Ack
-	(*Goodbye)(nil),    // 9: weft.channel.v1.Goodbye
-	(*GoodbyeAck)(nil), // 10: weft.channel.v1.GoodbyeAck
+	(Introduction_Mode)(0), // 0: weft.channel.v1.Introduction.Mode
+	(Report_State)(0),      // 1: weft.channel.v1.Report.State
+	(Report_Path)(0),       // 2: weft.channel.v1.Report.Path
+	(Network_Kind)(0),      // 3: weft.channel.v1.Network.Kind
+	(*Envelope)(nil),       // 4: weft.channel.v1.Envelope
+	(*Hello)(nil),          // 5: weft.channel.v1.Hello
+	(*Snapshot)(nil),       // 6: weft.channel.v1.Snapshot
+	(*Reachables)(nil),     // 7: weft.channel.v1.Reachables
+	(*Reachable)(nil),      // 8: weft.channel.v1.Reachable
+	(*Introductions)(nil),  // 9: weft.channel.v1.Introductions
+	(*Introduction)(nil),   // 10: weft.channel.v1.Introduction
+	(*Reports)(nil),        // 11: weft.channel.v1.Reports
+	(*Report)(nil),         // 12: weft.channel.v1.Report
+	(*Networks)(nil),       // 13: weft.channel.v1.Networks
+	(*Network)(nil),        // 14: weft.channel.v1.Network
+	(*Offers)(nil),         // 15: weft.channel.v1.Offers
+	(*Offer)(nil),          // 16: weft.channel.v1.Offer
+	(*Ack)(nil),            // 17: weft.channel.v1.Ack
+	(*Goodbye)(nil),        // 18: weft.channel.v1.Goodbye
+	(*GoodbyeAck)(nil),     // 19: weft.channel.v1.GoodbyeAck
 }
 var file_channel_proto_depIdxs = []int32{
-	2,  // 0: weft.channel.v1.Envelope.hello:type_name -> weft.channel.v1.Hello
-	3,  // 1: weft.channel.v1.Envelope.snapshot:type_name -> weft.channel.v1.Snapshot
-	8,  // 2: weft.channel.v1.Envelope.ack:type_name -> weft.channel.v1.Ack
-	9,  // 3: weft.channel.v1.Envelope.goodbye:type_name -> weft.channel.v1.Goodbye
-	10, // 4: weft.channel.v1.Envelope.goodbye_ack:type_name -> weft.channel.v1.GoodbyeAck
-	4,  // 5: weft.channel.v1.Snapshot.networks:type_name -> weft.channel.v1.Networks
-	6,  // 6: weft.channel.v1.Snapshot.offers:type_name -> weft.channel.v1.Offers
-	5,  // 7: weft.channel.v1.Networks.networks:type_name -> weft.channel.v1.Network
-	0,  // 8: weft.channel.v1.Network.kind:type_name -> weft.channel.v1.Network.Kind
-	7,  // 9: weft.channel.v1.Offers.offers:type_name -> weft.channel.v1.Offer
-	1,  // 10: weft.channel.v1.Channel.Exchange:input_type -> weft.channel.v1.Envelope
-	1,  // 11: weft.channel.v1.Channel.Exchange:output_type -> weft.channel.v1.Envelope
-	11, // [11:12] is the sub-list for method output_type
-	10, // [10:11] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	5,  // 0: weft.channel.v1.Envelope.hello:type_name -> weft.channel.v1.Hello
+	6,  // 1: weft.channel.v1.Envelope.snapshot:type_name -> weft.channel.v1.Snapshot
+	17, // 2: weft.channel.v1.Envelope.ack:type_name -> weft.channel.v1.Ack
+	18, // 3: weft.channel.v1.Envelope.goodbye:type_name -> weft.channel.v1.Goodbye
+	19, // 4: weft.channel.v1.Envelope.goodbye_ack:type_name -> weft.channel.v1.GoodbyeAck
+	13, // 5: weft.channel.v1.Snapshot.networks:type_name -> weft.channel.v1.Networks
+	15, // 6: weft.channel.v1.Snapshot.offers:type_name -> weft.channel.v1.Offers
+	7,  // 7: weft.channel.v1.Snapshot.reachables:type_name -> weft.channel.v1.Reachables
+	9,  // 8: weft.channel.v1.Snapshot.introductions:type_name -> weft.channel.v1.Introductions
+	11, // 9: weft.channel.v1.Snapshot.reports:type_name -> weft.channel.v1.Reports
+	8,  // 10: weft.channel.v1.Reachables.reachables:type_name -> weft.channel.v1.Reachable
+	14, // 11: weft.channel.v1.Reachable.networks:type_name -> weft.channel.v1.Network
+	10, // 12: weft.channel.v1.Introductions.introductions:type_name -> weft.channel.v1.Introduction
+	0,  // 13: weft.channel.v1.Introduction.mode:type_name -> weft.channel.v1.Introduction.Mode
+	12, // 14: weft.channel.v1.Reports.reports:type_name -> weft.channel.v1.Report
+	1,  // 15: weft.channel.v1.Report.state:type_name -> weft.channel.v1.Report.State
+	2,  // 16: weft.channel.v1.Report.active:type_name -> weft.channel.v1.Report.Path
+	14, // 17: weft.channel.v1.Networks.networks:type_name -> weft.channel.v1.Network
+	3,  // 18: weft.channel.v1.Network.kind:type_name -> weft.channel.v1.Network.Kind
+	16, // 19: weft.channel.v1.Offers.offers:type_name -> weft.channel.v1.Offer
+	4,  // 20: weft.channel.v1.Channel.Exchange:input_type -> weft.channel.v1.Envelope
+	4,  // 21: weft.channel.v1.Channel.Exchange:output_type -> weft.channel.v1.Envelope
+	21, // [21:22] is the sub-list for method output_type
+	20, // [20:21] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_channel_proto_init() }
@@ -856,8 +1566,8 @@ func file_channel_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_channel_proto_rawDesc), len(file_channel_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   10,
+			NumEnums:      4,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -12,6 +12,36 @@ const (
 	PodAccessNone PodAccess = "None"
 )
 
+// IntroductionPolicy says what becomes of the clusters that a peer introduces.
+//
+// +kubebuilder:validation:Enum=Allow;Ask;Deny
+type IntroductionPolicy string
+
+const (
+	// IntroductionAllow peers with them directly without asking.
+	IntroductionAllow IntroductionPolicy = "Allow"
+	// IntroductionAsk makes a ForeignCluster that waits for spec.accepted.
+	IntroductionAsk IntroductionPolicy = "Ask"
+	// IntroductionDeny refuses them.
+	IntroductionDeny IntroductionPolicy = "Deny"
+)
+
+// TransitSpec is what a peer and this cluster forward for each other.
+type TransitSpec struct {
+	// Neighbors that the peer may exchange traffic with through this cluster, by
+	// local name; "*" stands for all. A pair is forwarded, both ways, if either of
+	// the two names the other.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=40
+	// +listType=set
+	Neighbors []string `json:"neighbors,omitempty"`
+	// UseAsHub: this cluster reaches other clusters through the peer, if the peer
+	// forwards. A hub can read and forge what passes through it.
+	// +optional
+	UseAsHub bool `json:"useAsHub,omitempty"`
+}
+
 // AccessSpec is what a peer may do here. A field left out means None.
 type AccessSpec struct {
 	// Pods that the peer's pods may open flows to. Replies to flows that our
@@ -19,9 +49,24 @@ type AccessSpec struct {
 	// +optional
 	// +kubebuilder:default=None
 	Pods PodAccess `json:"pods,omitempty"`
+	// Transit between the peer and other clusters.
+	// +optional
+	Transit TransitSpec `json:"transit,omitzero"`
+	// Introductions that the peer makes: whether we peer directly with clusters
+	// whose records it hands us.
+	// +optional
+	// +kubebuilder:default=Deny
+	Introductions IntroductionPolicy `json:"introductions,omitempty"`
+	// Introduced is the pods access of clusters that this cluster knows through the
+	// peer alone: introduced by it, or reached through it as a hub.
+	// +optional
+	// +kubebuilder:default=None
+	Introduced PodAccess `json:"introduced,omitempty"`
 }
 
-// ForeignClusterSpec is what a local admin says of another cluster.
+// ForeignClusterSpec is what a local admin says of another cluster, or
+// weft-controller of one that it knows through others: reachedThrough and
+// introducedBy are the controller's, and both are empty on an admin's object.
 //
 // +kubebuilder:validation:XValidation:rule="self.identity == oldSelf.identity",message="identity cannot change: another identity is another cluster; create another ForeignCluster under another name"
 type ForeignClusterSpec struct {
@@ -36,6 +81,37 @@ type ForeignClusterSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Access AccessSpec `json:"access,omitempty"`
+	// Accepted is false while an introduction waits for an admin. Left out means
+	// true.
+	// +optional
+	Accepted *bool `json:"accepted,omitempty"`
+	// ReachedThrough are the hubs (local names) for whose sake the controller made
+	// this object.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	ReachedThrough []string `json:"reachedThrough,omitempty"`
+	// IntroducedBy are the introductions for whose sake the controller made this
+	// object, as "introducer/connection" with the introducer's local name.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	IntroducedBy []string `json:"introducedBy,omitempty"`
+}
+
+// IsAccepted reports whether nobody has to agree any more.
+func (s *ForeignClusterSpec) IsAccepted() bool { return s.Accepted == nil || *s.Accepted }
+
+// MadeByAdmin reports whether a person or a tool of theirs made the object, and
+// not weft-controller for the sake of a hub or an introduction.
+func (s *ForeignClusterSpec) MadeByAdmin() bool {
+	return len(s.ReachedThrough) == 0 && len(s.IntroducedBy) == 0
+}
+
+// Direct reports whether this cluster peers with it directly: an admin said so,
+// or an introduction that is accepted.
+func (s *ForeignClusterSpec) Direct() bool {
+	return s.IsAccepted() && (s.MadeByAdmin() || len(s.IntroducedBy) > 0)
 }
 
 // RemappedNetwork is a network of the foreign cluster in local view.
@@ -57,6 +133,24 @@ const (
 	PathUnknown PathState = "Unknown"
 )
 
+// PathReason says why traffic takes a path or does not.
+type PathReason string
+
+const (
+	// Of an active path.
+	PathReasonDirect   PathReason = "Direct"   // up, and no hub is faster by enough
+	PathReasonFastest  PathReason = "Fastest"  // up, and faster by enough than the others
+	PathReasonFallback PathReason = "Fallback" // up, while no direct path is
+	PathReasonHeld     PathReason = "Held"     // up, kept until a better one has lasted
+	PathReasonLast     PathReason = "Last"     // none is up, so the last choice stands
+	// Of one that is not.
+	PathReasonSlower   PathReason = "Slower"
+	PathReasonDown     PathReason = "Down"
+	PathReasonUnproven PathReason = "Unproven" // no probe has been answered yet
+	PathReasonWaiting  PathReason = "Waiting"  // better, but has to last first
+	PathReasonExcluded PathReason = "Excluded" // policy: Require forbids hubs, or the link is ending
+)
+
 // PathStatus is one way to the foreign cluster, as measured on the data path.
 type PathStatus struct {
 	// Via is the local name of the neighbor that the path enters; for a direct
@@ -74,9 +168,46 @@ type PathStatus struct {
 	LossPermille int32 `json:"lossPermille,omitempty"`
 	// Active is true on the path that traffic takes.
 	Active bool `json:"active"`
+	// Reason is why the path is active or is not.
+	// +optional
+	Reason PathReason `json:"reason,omitempty"`
 	// Since is when State last changed.
 	// +optional
 	Since metav1.Time `json:"since,omitempty"`
+}
+
+// IntroductionState is what became of an introduction here.
+//
+// +kubebuilder:validation:Enum=Accepted;AwaitingApproval;Ending
+type IntroductionState string
+
+const (
+	IntroductionAccepted         IntroductionState = "Accepted"
+	IntroductionAwaitingApproval IntroductionState = "AwaitingApproval"
+	// IntroductionEnding: it is withdrawn, and traffic moves off the direct link.
+	IntroductionEnding IntroductionState = "Ending"
+)
+
+// IntroductionStatus is an introduction that stands. It is kept while its
+// introducer is away.
+type IntroductionStatus struct {
+	// Introducer is the local name of the cluster that introduces, and Identity its.
+	Introducer string   `json:"introducer"`
+	Identity   Identity `json:"identity"`
+	// Connection and UID of the ForeignClusterConnection there.
+	Connection string `json:"connection"`
+	UID        string `json:"uid"`
+	// Mode that the introducer asks for.
+	Mode ConnectionMode `json:"mode"`
+	// MTU in bytes that the introducer asks for, 0: none.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+	// State of it here.
+	State IntroductionState `json:"state"`
+	// Expires is when the introduction ends unless its introducer renews it. Absent:
+	// never.
+	// +optional
+	Expires *metav1.Time `json:"expires,omitempty"`
 }
 
 // ForeignClusterStatus is what the controller sees of the foreign cluster.
@@ -93,6 +224,10 @@ type ForeignClusterStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Paths []PathStatus `json:"paths,omitempty"`
+	// Introductions of this cluster by others that stand.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	Introductions []IntroductionStatus `json:"introductions,omitempty"`
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -103,6 +238,9 @@ type ForeignClusterStatus struct {
 const (
 	// ConditionRecordValid: the record is well-formed and signed by the identity.
 	ConditionRecordValid = "RecordValid"
+	// ConditionAccepted: no admin has to agree to an introduction. Absent where
+	// there was nothing to agree to.
+	ConditionAccepted = "Accepted"
 	// ConditionChannelReady: the peer channel is established.
 	ConditionChannelReady = "ChannelReady"
 	// ConditionNetworksReady: both sides know each other's networks and prefixes,

@@ -15,6 +15,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&FabricConfig{}, &FabricConfigList{},
 		&FabricNode{}, &FabricNodeList{},
 		&ForeignCluster{}, &ForeignClusterList{},
+		&ForeignClusterConnection{}, &ForeignClusterConnectionList{},
 		&Neighbor{}, &NeighborList{},
 		&PrefixClaim{}, &PrefixClaimList{},
 	)

@@ -72,8 +72,31 @@ type Row struct {
 	Wire CIDR `json:"wire"`
 }
 
-// NeighborSpec is all that an agent needs to know of a neighbor. Nothing in it
-// is measured.
+// NeighborAccess is what concerns the data plane of a peer's access.
+type NeighborAccess struct {
+	Pods PodAccess `json:"pods"`
+}
+
+// PathPolicy says which paths to a cluster traffic may take.
+//
+// +kubebuilder:validation:Enum=Any;DirectOnly;HubOnly
+type PathPolicy string
+
+const (
+	// PathAny: direct links, and hubs where no direct link is up or a hub is
+	// faster by enough. Packets are accepted from all.
+	PathAny PathPolicy = "Any"
+	// PathDirectOnly: no hub carries payload in either direction, also while no
+	// direct link is up. Probes may pass.
+	PathDirectOnly PathPolicy = "DirectOnly"
+	// PathHubOnly: nothing is sent over the direct links, which are about to end;
+	// packets are accepted from all.
+	PathHubOnly PathPolicy = "HubOnly"
+)
+
+// NeighborSpec is all that an agent needs to know of a neighbor, or of a cluster
+// behind one: that has no Peers, and its rows are those of the hubs' links, with
+// its cluster index as their origin. Nothing in it is measured.
 type NeighborSpec struct {
 	ClusterID ClusterID `json:"clusterID"`
 	Identity  Identity  `json:"identity"`
@@ -93,12 +116,21 @@ type NeighborSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=4096
 	Rows []Row `json:"rows,omitempty"`
-	// MTU in bytes that the neighbor's side of every path carries, as it says
-	// itself: the least of its lanes and its overlay. 0: not told yet.
+	// MTU in bytes that every path carries beyond our own side, as the clusters on
+	// them say: the least of their lanes and overlays. 0: not told yet.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 	// Access that the neighbor has here.
-	Access AccessSpec `json:"access"`
+	Access NeighborAccess `json:"access"`
+	// Paths that traffic to and from the neighbor may take.
+	// +optional
+	// +kubebuilder:default=Any
+	Paths PathPolicy `json:"paths,omitempty"`
+	// Transit are the clusters (indexes) that the neighbor exchanges traffic with
+	// through this one. A pair is forwarded if either of the two names the other.
+	// +optional
+	// +kubebuilder:validation:MaxItems=254
+	Transit []int32 `json:"transit,omitempty"`
 }
 
 // Neighbor is internal: the controller writes it, agents read it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,12 +108,6 @@ func (c *Cluster) Replace(ctx context.Context, workload string, old Process, lim
 	if err := old.Kill(); err != nil {
 		return Process{}, err
 	}
-	return c.Replaced(ctx, workload, old, limit)
-}
-
-// Replaced waits until a workload runs in another process than old on the same
-// node, and returns that. After several ends the kubelet holds a restart back.
-func (c *Cluster) Replaced(ctx context.Context, workload string, old Process, limit time.Duration) (Process, error) {
 	var fresh Process
 	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
 		processes, err := c.Processes(ctx, workload, old.Node)
@@ -131,6 +126,20 @@ func (c *Cluster) Replaced(ctx context.Context, workload string, old Process, li
 		return Process{}, fmt.Errorf("wait %s for another process in place of %s: %w", limit, old, err)
 	}
 	return fresh, nil
+}
+
+// Leads waits until the controller has renewed its Lease after a time: only
+// then does it run, and reach its API server.
+func (c *Cluster) Leads(ctx context.Context, after time.Time, limit time.Duration) error {
+	var lease coordinationv1.Lease
+	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: Controller}, &lease)
+		return err == nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(after), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait %s for the controller of cluster %s to lead (its Lease was renewed at %v): %w", limit, c.Name, lease.Spec.RenewTime, err)
+	}
+	return nil
 }
 
 // RestartDaemonSet replaces every pod of a DaemonSet, as `kubectl rollout
