@@ -13,6 +13,7 @@ import (
 	"github.com/weft-fabric/weft/tools/traffic/control"
 	"github.com/weft-fabric/weft/tools/traffic/echo"
 	"github.com/weft-fabric/weft/tools/traffic/ping"
+	"github.com/weft-fabric/weft/tools/traffic/steady"
 	"github.com/weft-fabric/weft/tools/traffic/stream"
 )
 
@@ -80,6 +81,11 @@ func TestAPIRunsEveryKindOfTraffic(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return call[stream.Received](t, b, control.PathReceived, flow).Distinct == sent.Sent
 	}, 5*time.Second, 5*time.Millisecond)
+	call[steady.Report](t, a, control.PathSteady, steady.Request{ID: 5, Target: at(control.EchoOffset), DurationMilliseconds: 60_000})
+	require.Eventually(t, func() bool {
+		return call[steady.Report](t, a, control.PathSteadyNow, flow).Verified > 1000
+	}, 5*time.Second, 5*time.Millisecond)
+	require.True(t, call[steady.Report](t, a, control.PathSteadyStop, flow).OK())
 	call[control.Flow](t, b, control.PathForget, flow)
 	require.Zero(t, call[stream.Received](t, b, control.PathReceived, flow).Distinct)
 }
@@ -91,7 +97,7 @@ func TestAPIReportsFailures(t *testing.T) {
 	_, err = control.Call(t.Context(), a, control.PathEchoTCP, []byte(`{"nonsense":1}`))
 	require.ErrorContains(t, err, "nonsense")
 	_, err = control.Call(t.Context(), a, control.PathStop, []byte(`{"flow":9}`))
-	require.ErrorContains(t, err, "flow 9 is not being sent here")
+	require.ErrorContains(t, err, "flow 9 does not run here")
 	_, err = control.Call(t.Context(), a, "/v1/other", nil)
 	require.ErrorContains(t, err, "404")
 }

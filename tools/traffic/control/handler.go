@@ -8,12 +8,13 @@ import (
 	"github.com/weft-fabric/weft/tools/traffic/bulk"
 	"github.com/weft-fabric/weft/tools/traffic/echo"
 	"github.com/weft-fabric/weft/tools/traffic/ping"
+	"github.com/weft-fabric/weft/tools/traffic/steady"
 	"github.com/weft-fabric/weft/tools/traffic/stream"
 )
 
 const maxRequestBytes = 64 << 10
 
-// handler serves the API. Streams live as long as life, not as long as the
+// handler serves the API. Jobs live as long as life, not as long as the
 // request that started them.
 func (s *Server) handler(life context.Context) http.Handler {
 	mux := http.NewServeMux()
@@ -24,9 +25,11 @@ func (s *Server) handler(life context.Context) http.Handler {
 	mux.HandleFunc("POST "+PathPing, post(ping.Run))
 	mux.HandleFunc("POST "+PathPingSeen, post(s.pingSeen))
 	mux.HandleFunc("POST "+PathSend, post(func(_ context.Context, req stream.SendRequest) (stream.Sent, error) {
-		return s.streams.start(life, req)
+		return s.streams.start(life, req.Flow, func(ctx context.Context, progress func(stream.Sent)) (stream.Sent, error) {
+			return stream.Send(ctx, req, progress)
+		})
 	}))
-	mux.HandleFunc("POST "+PathSent, post(s.streams.sent))
+	mux.HandleFunc("POST "+PathSent, post(s.streams.report))
 	mux.HandleFunc("POST "+PathStop, post(s.streams.stop))
 	mux.HandleFunc("POST "+PathReceived, post(func(_ context.Context, f Flow) (stream.Received, error) {
 		return s.receiver.Received(f.Flow), nil
@@ -35,6 +38,13 @@ func (s *Server) handler(life context.Context) http.Handler {
 		s.receiver.Forget(f.Flow)
 		return f, nil
 	}))
+	mux.HandleFunc("POST "+PathSteady, post(func(_ context.Context, req steady.Request) (steady.Report, error) {
+		return s.steady.start(life, req.ID, func(ctx context.Context, progress func(steady.Report)) (steady.Report, error) {
+			return steady.Run(ctx, req, progress)
+		})
+	}))
+	mux.HandleFunc("POST "+PathSteadyNow, post(s.steady.report))
+	mux.HandleFunc("POST "+PathSteadyStop, post(s.steady.stop))
 	return mux
 }
 

@@ -27,9 +27,13 @@ const (
 	PathStop     = "/v1/stream/stop"   // POST Flow, stream.Sent; waits for the last packet
 	PathReceived = "/v1/stream/recv"   // POST Flow, stream.Received
 	PathForget   = "/v1/stream/forget" // POST Flow, Flow
+
+	PathSteady     = "/v1/steady"      // POST steady.Request, steady.Report; returns at once
+	PathSteadyNow  = "/v1/steady/now"  // POST Flow, steady.Report
+	PathSteadyStop = "/v1/steady/stop" // POST Flow, steady.Report; waits for the last byte
 )
 
-// Flow names a stream.
+// Flow names a stream, or a steady connection.
 type Flow struct {
 	Flow uint32 `json:"flow"`
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weft-fabric/weft/tools/traffic/bulk"
 	"github.com/weft-fabric/weft/tools/traffic/echo"
 	"github.com/weft-fabric/weft/tools/traffic/ping"
+	"github.com/weft-fabric/weft/tools/traffic/steady"
 	"github.com/weft-fabric/weft/tools/traffic/stream"
 )
 
@@ -32,7 +33,8 @@ type Server struct {
 	echoUDP, stream        *net.UDPConn
 	watcher                *ping.Watcher
 	receiver               *stream.Receiver
-	streams                *streams
+	streams                *jobs[stream.Sent]
+	steady                 *jobs[steady.Report]
 }
 
 // Listen opens every socket, so that a server that Listen returned can be
@@ -44,7 +46,7 @@ func Listen(opts Options) (*Server, error) {
 	if opts.BasePort == 0 {
 		opts.BasePort = DefaultBasePort
 	}
-	s := &Server{streams: newStreams()}
+	s := &Server{streams: newJobs[stream.Sent]("flow"), steady: newJobs[steady.Report]("connection")}
 	if err := s.listen(opts); err != nil {
 		s.Close()
 		return nil, err
