@@ -98,11 +98,12 @@ func (e emitter) lanes(peers []LanePeer) {
 }
 
 func (e emitter) measurements(m agent.Measurements) {
-	for _, link := range m.Paths {
-		l := labels{"cluster": link.Cluster, "via": link.Via, "own_gateway": id(link.OwnGateway), "remote_gateway": id(link.RemoteGateway)}
-		e.measurement("weft_path", "path", link.Measurement, l)
-		e.counter("weft_path_outer_fragments_total", "Fragmented outer packets that the far end has seen from us.", float64(link.OuterFragments), l)
-		e.gauge("weft_path_large_lost", "1 if probes as large as the path's MTU get no answer while small ones do.", number(link.LargeLost), l)
+	for _, path := range m.Paths {
+		l := labels{"cluster": path.Cluster, "via": path.Via, "own_gateway": id(path.OwnGateway), "remote_gateway": id(path.RemoteGateway)}
+		e.measurement("weft_path", "path", path.Measurement, l)
+		e.gauge("weft_path_active", "1 if this gateway sends to the cluster over the path.", number(path.Active), l)
+		e.counter("weft_path_outer_fragments_total", "Fragmented outer packets that the far end has seen from the last tunnel of the path.", float64(path.OuterFragments), l)
+		e.gauge("weft_path_large_lost", "1 if probes as large as the path's MTU get no answer while small ones do.", number(path.LargeLost), l)
 	}
 	for _, node := range m.Nodes {
 		e.measurement("weft_node", "node over the overlay", node.Measurement, labels{"node": node.Name})

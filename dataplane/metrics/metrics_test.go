@@ -37,7 +37,7 @@ func TestMetricsTellWhatTheSourcesSay(t *testing.T) {
 		},
 		Measurements: func() agent.Measurements {
 			return agent.Measurements{
-				Paths: []agent.Path{{Cluster: "b", Via: "b", OwnGateway: 1, RemoteGateway: 2, OuterFragments: 4, LargeLost: true,
+				Paths: []agent.Path{{Cluster: "b", Via: "c", OwnGateway: 1, RemoteGateway: 2, OuterFragments: 4, LargeLost: true, Active: true,
 					Measurement: agent.Measurement{State: v1alpha1.PathUp, RTTMicroseconds: 20500, JitterMicroseconds: 100, LossPermille: 50}}},
 				Nodes: []agent.Node{{Name: "a2", Measurement: agent.Measurement{State: v1alpha1.PathDown}}},
 			}
@@ -53,11 +53,12 @@ func TestMetricsTellWhatTheSourcesSay(t *testing.T) {
 	for _, line := range []string{
 		`weft_packets_total{direction="lane_ingress",neighbor="b",reason="forwarded"} 12`,
 		`weft_bytes_total{direction="overlay_ingress",neighbor="",reason="wrong_vni"} 60`,
-		`weft_link_up{neighbor="b",own_gateway="1",remote_gateway="2"} 1`,
-		`weft_link_rtt_seconds{neighbor="b",own_gateway="1",remote_gateway="2"} 0.0205`,
-		`weft_link_loss_ratio{neighbor="b",own_gateway="1",remote_gateway="2"} 0.05`,
-		`weft_link_outer_fragments_total{neighbor="b",own_gateway="1",remote_gateway="2"} 4`,
-		`weft_link_large_lost{neighbor="b",own_gateway="1",remote_gateway="2"} 1`,
+		`weft_path_up{cluster="b",own_gateway="1",remote_gateway="2",via="c"} 1`,
+		`weft_path_rtt_seconds{cluster="b",own_gateway="1",remote_gateway="2",via="c"} 0.0205`,
+		`weft_path_loss_ratio{cluster="b",own_gateway="1",remote_gateway="2",via="c"} 0.05`,
+		`weft_path_outer_fragments_total{cluster="b",own_gateway="1",remote_gateway="2",via="c"} 4`,
+		`weft_path_large_lost{cluster="b",own_gateway="1",remote_gateway="2",via="c"} 1`,
+		`weft_path_active{cluster="b",own_gateway="1",remote_gateway="2",via="c"} 1`,
 		`weft_packets_total{direction="host",neighbor="",reason="access_not_granted"} 6`,
 		`weft_node_up{node="a2"} 0`,
 		`weft_source_up{source="maps"} 0`,
