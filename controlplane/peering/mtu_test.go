@@ -75,7 +75,7 @@ func TestMTUConditionFollowsWhatIsKnown(t *testing.T) {
 	}
 	up := measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}
 	fragmenting := up
-	fragmenting.Fragmenting = map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 7, RemoteGateway: 1}: true}
+	fragmenting.Fragmenting = map[measure.Path]bool{{OwnGateway: 1, ClusterIndex: 7, ViaIndex: 7, RemoteGateway: 1}: true}
 	down := measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}}
 	unreadable := measure.View{Unreadable: map[string]string{"a1": "refused"}}
 	half := up
