@@ -45,15 +45,18 @@ WEFT_INLINE int weft_parse_lane(struct __sk_buff *skb, struct weft_packet *packe
 }
 
 /* Host 0 of a Node network belongs to probes, and these use nothing else.
- * Returns 0, or WEFT_PASS for a probe. */
-WEFT_INLINE int weft_check_host0(const struct weft_packet *packet, const struct weft_crossing *crossing)
+ * Returns 0, or WEFT_PASS for a probe, which is no traffic. */
+WEFT_INLINE int weft_check_host0(struct weft_packet *packet, const struct weft_crossing *crossing)
 {
 	bool source = crossing->source_is_node && !(packet->source & ~crossing->source_row->mask);
 	bool destination = crossing->destination_is_node && !(packet->destination & ~crossing->destination_row->mask);
 
 	if (!source && !destination)
 		return 0;
-	return source && destination && weft_is_probe(packet) ? WEFT_PASS : -WEFT_PROBE_ADDRESS;
+	if (!source || !destination || !weft_is_probe(packet))
+		return -WEFT_PROBE_ADDRESS;
+	packet->outcome = WEFT_UNCOUNTED;
+	return WEFT_PASS;
 }
 
 /* --- egress: local view to wire form --- */
@@ -204,8 +207,6 @@ WEFT_INLINE int weft_enter_by(struct weft_packet *packet, const struct weft_link
 	packet->link = wire.link;
 	crossing->source_cluster = wire.cluster;
 	crossing->source_is_node = wire.flags & WEFT_NET_NODE;
-	if (!weft_accepts(wire.link, wire.cluster))
-		return -WEFT_NOT_ACCEPTED;
 	crossing->source_row = weft_row(wire.link, WEFT_SIDE_OURS, wire.cluster, wire.network);
 	if (!crossing->source_row)
 		return -WEFT_NO_SOURCE_ROW;
@@ -262,7 +263,6 @@ WEFT_INLINE int weft_reflect_link_probe(struct __sk_buff *skb, struct weft_packe
 
 	if (result)
 		return result;
-	packet->outcome = WEFT_UNCOUNTED;
 	if (request.type == WEFT_PROBE_ANSWER)
 		return WEFT_END;
 	if (request.type != WEFT_PROBE_REQUEST || packet->destination_port != bpf_htons(weft_probe_port))
@@ -325,8 +325,16 @@ WEFT_INLINE int weft_enter(struct __sk_buff *skb, struct weft_packet *packet)
 	result = weft_check_host0(packet, &crossing);
 	if (result < 0)
 		return result;
-	if (result == WEFT_PASS && crossing.destination_cluster == WEFT_SELF)
-		return weft_reflect_link_probe(skb, packet, link);
+	if (result == WEFT_PASS) {
+		if (crossing.destination_cluster == WEFT_SELF)
+			return weft_reflect_link_probe(skb, packet, link);
+	} else {
+		/* A path is probed whether or not it may carry payload. */
+		if (!weft_accepts(crossing.link, crossing.source_cluster))
+			return -WEFT_NOT_ACCEPTED;
+		if (crossing.destination_cluster != WEFT_SELF)
+			packet->outcome = WEFT_TRANSIT;
+	}
 	error = weft_is_icmp_error(packet);
 	if (error) {
 		result = weft_enter_quoting(skb, packet, link, crossing.link, &quote);

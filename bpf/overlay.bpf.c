@@ -58,6 +58,16 @@ WEFT_INLINE bool weft_between_nodes(const struct weft_packet *packet, const stru
 	       weft_place(packet->source, &source) && source.flags & WEFT_PLACE_FABRIC;
 }
 
+/* A probe of one neighbor to another, on its way between two gateways of ours:
+ * between hosts 0 of their Node networks. */
+WEFT_INLINE bool weft_is_lane_probe(const struct weft_packet *packet, const struct weft_net *destination)
+{
+	struct weft_net source;
+
+	return weft_is_probe(packet) && weft_is_host0(packet->destination, destination) &&
+	       weft_view(packet->source, &source) && weft_is_host0(packet->source, &source);
+}
+
 /* The lane of the link to a remote cluster. */
 WEFT_INLINE int weft_out_by_lane(__u32 cluster, int otherwise)
 {
@@ -89,6 +99,8 @@ WEFT_INLINE int weft_send(struct __sk_buff *skb, struct weft_packet *packet)
 		return weft_encapsulate(skb, place.underlay);
 	}
 
+	if (weft_is_lane_probe(packet, &net))
+		packet->outcome = WEFT_UNCOUNTED;
 	gateway = weft_pick_gateway(packet, net.cluster);
 	if (!gateway)
 		return -WEFT_NO_GATEWAY;
@@ -142,8 +154,11 @@ WEFT_INLINE int weft_deliver(struct __sk_buff *skb, struct weft_packet *packet)
 
 	if (!weft_view(packet->destination, &net))
 		return -WEFT_NO_DESTINATION;
-	if (net.cluster != WEFT_SELF)
+	if (net.cluster != WEFT_SELF) {
+		if (weft_is_lane_probe(packet, &net))
+			packet->outcome = WEFT_UNCOUNTED;
 		return weft_out_by_lane(net.cluster, WEFT_NOT_GATEWAY);
+	}
 	if (!weft_place(packet->destination, &place) || !(place.flags & WEFT_PLACE_LOCAL))
 		return -WEFT_NO_PLACE;
 	if (packet->destination == weft_fabric_address && weft_between_nodes(packet, &place))

@@ -47,7 +47,8 @@
 	X(TUNNEL_SOURCE, DROP, "overlay packet whose inner source does not belong to its node")      \
 	X(NOT_GATEWAY, DROP, "overlay packet for a remote cluster, but this node has no link")       \
 	X(WRITE_FAILED, DROP, "the kernel refused to change the packet (out of memory)")             \
-	X(VLAN, DROP, "VLAN tag: the fabric has no VLANs")
+	X(VLAN, DROP, "VLAN tag: the fabric has no VLANs")                                           \
+	X(TRANSIT, FORWARD, "sent on towards another neighbor")
 
 enum weft_reason {
 #define WEFT_REASON_ENUM(name, kind, help) WEFT_##name,

@@ -136,6 +136,12 @@ WEFT_INLINE bool weft_view(__be32 address, struct weft_net *net)
 	return found.net.flags & WEFT_NET_VALID;
 }
 
+/* Host 0 of a Node network, which belongs to probes. */
+WEFT_INLINE bool weft_is_host0(__be32 address, const struct weft_net *net)
+{
+	return net->flags & WEFT_NET_NODE && !(address & ~weft_mask4(net->prefix_len));
+}
+
 /* The network that a wire source belongs to. Returns false if there is none. */
 WEFT_INLINE bool weft_wire(__be32 address, struct weft_wire *wire)
 {

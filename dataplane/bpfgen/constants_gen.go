@@ -110,6 +110,8 @@ const (
 	ReasonWriteFailed Reason = 38
 	// ReasonVLAN: VLAN tag: the fabric has no VLANs.
 	ReasonVLAN Reason = 39
+	// ReasonTransit: sent on towards another neighbor.
+	ReasonTransit Reason = 40
 )
 
 var reasons = [...]reasonInfo{
@@ -153,4 +155,5 @@ var reasons = [...]reasonInfo{
 	ReasonNotGateway:           {name: "not_gateway", kind: KindDrop, help: "overlay packet for a remote cluster, but this node has no link"},
 	ReasonWriteFailed:          {name: "write_failed", kind: KindDrop, help: "the kernel refused to change the packet (out of memory)"},
 	ReasonVLAN:                 {name: "vlan", kind: KindDrop, help: "VLAN tag: the fabric has no VLANs"},
+	ReasonTransit:              {name: "transit", kind: KindForward, help: "sent on towards another neighbor"},
 }

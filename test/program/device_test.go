@@ -194,7 +194,58 @@ func TestTransit(t *testing.T) {
 	p.lane.send(UDP("100.70.0.9", "100.81.0.7", 1, 2, "through"))
 	got := p.lane.next()
 	require.Equal(t, withTTL(UDP("244.9.0.9", "100.72.0.7", 1, 2, "through"), 63, got), got)
-	require.Equal(t, map[string]uint64{"link 1 lane ingress forwarded": 1, "link 3 lane egress forwarded": 1}, p.here.counts(t))
+	require.Equal(t, map[string]uint64{"link 1 lane ingress transit": 1, "link 3 lane egress forwarded": 1}, p.here.counts(t))
+
+	// The hub's stack answers for what ends here, and the sender finds its own
+	// packet in the error.
+	ended := IP("100.70.0.9", "100.81.0.7", layers.IPProtocolUDP)
+	ended.TTL = 1
+	big := IP("100.70.0.9", "100.81.0.7", layers.IPProtocolUDP)
+	big.Flags = layers.IPv4DontFragment
+	for _, c := range []struct {
+		header *layers.IPv4
+		size   int
+		want   layers.ICMPv4TypeCode
+		mtu    uint16
+	}{
+		{ended, 10, layers.CreateICMPv4TypeCode(layers.ICMPv4TypeTimeExceeded, 0), 0},
+		{big, 1401 - 28, layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeFragmentationNeeded), 1400},
+	} {
+		p.lane.send(Serialize(c.header, &layers.UDP{SrcPort: 1, DstPort: 2}, gopacket.Payload(make([]byte, c.size))))
+		got := decode(t, p.lane.next())
+		ip := got.NetworkLayer().(*layers.IPv4)
+		require.Equal(t, "100.127.0.1 100.70.0.9", ip.SrcIP.String()+" "+ip.DstIP.String())
+		icmp := got.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4)
+		require.Equal(t, c.want, icmp.TypeCode)
+		require.Equal(t, c.mtu, icmp.Seq, "the next hop's MTU is the onward path's")
+		quoted := decode(t, icmp.LayerPayload()).NetworkLayer().(*layers.IPv4)
+		require.Equal(t, "100.70.0.9 100.81.0.7", quoted.SrcIP.String()+" "+quoted.DstIP.String())
+	}
+
+	// One that may be fragmented goes on in pieces.
+	p.lane.send(Serialize(IP("100.70.0.9", "100.81.0.7", layers.IPProtocolUDP), &layers.UDP{SrcPort: 1, DstPort: 2}, gopacket.Payload(make([]byte, 1401-28))))
+	length := 0
+	for range 2 {
+		ip := decode(t, p.lane.next()).NetworkLayer().(*layers.IPv4)
+		require.Equal(t, "244.9.0.9 100.72.0.7", ip.SrcIP.String()+" "+ip.DstIP.String())
+		length += len(ip.Payload)
+	}
+	require.Equal(t, 1401-20, length)
+}
+
+// A probe of one neighbor to another passes the hub, and its answer comes back,
+// without a count.
+func TestTransitProbe(t *testing.T) {
+	p := newPair(t)
+	probe := Probe{Type: bpfgen.ProbeRequest, Sequence: 7, Clock: 1, Sender: 42}
+	p.lane.send(UDP("240.0.16.0", "240.0.16.0", 5555, 9812, probe.String()))
+	got := p.lane.next()
+	require.Equal(t, withTTL(UDP("244.8.16.0", "100.71.32.0", 5555, 9812, probe.String()), 63, got), got)
+	probe.Type = bpfgen.ProbeAnswer
+	p.lane.send(UDP("100.71.32.0", "244.8.16.0", 9812, 5555, probe.String()))
+	got = p.lane.next()
+	require.Equal(t, withTTL(UDP("240.0.16.0", "240.0.16.0", 9812, 5555, probe.String()), 63, got), got)
+	require.Empty(t, p.here.counts(t))
 }
 
 // A probe between hosts 0 of the Node networks is turned around on the lane,

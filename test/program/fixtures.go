@@ -48,6 +48,10 @@ var ways = []way{
 		newSource: "244.8.0.2", newDestination: "100.74.3.190", hop: true, want: Output{Verdict: Pass, Link: 3}},
 	{story: "transit, out", hook: bpfgen.LaneEgress, source: "100.70.3.4", destination: "100.72.5.6",
 		newSource: "244.9.3.4", newDestination: "100.72.5.6", hop: true, want: Output{Verdict: Pass, Link: 3}},
+	{story: "transit, out, the other way", hook: bpfgen.LaneEgress, source: "100.72.5.6", destination: "100.70.3.4",
+		newSource: "100.81.5.6", newDestination: "100.70.3.4", hop: true, want: Output{Verdict: Pass, Link: 1}},
+	{story: "transit from the other gateway, out", hook: bpfgen.LaneEgress, source: "100.75.5.6", destination: "100.70.3.4",
+		newSource: "100.84.5.6", newDestination: "100.70.3.4", hop: true, want: Output{Verdict: Pass, Link: 1}},
 
 	{story: "hub's pod to a pod here", hook: bpfgen.LaneIngress, source: "100.70.0.9", destination: "100.70.0.5",
 		newSource: "100.70.0.9", newDestination: "10.244.0.5", want: Output{Verdict: Pass, Link: 1}},
@@ -62,12 +66,18 @@ var ways = []way{
 	{story: "from a /27 with another wire prefix", hook: bpfgen.LaneIngress, source: "240.0.0.93", destination: "100.70.0.200",
 		newSource: "100.74.3.189", newDestination: "10.244.0.200", want: Output{Verdict: Pass, Link: 1}},
 	{story: "transit, in", hook: bpfgen.LaneIngress, source: "100.70.3.4", destination: "100.81.5.6",
-		newSource: "100.70.3.4", newDestination: "100.72.5.6", want: Output{Verdict: Redirect, Link: 1}},
+		newSource: "100.70.3.4", newDestination: "100.72.5.6", want: Output{Verdict: Redirect, Link: 1, Reason: bpfgen.ReasonTransit}},
+	{story: "transit, in, the other way", hook: bpfgen.LaneIngress, source: "100.72.5.6", destination: "244.9.3.4",
+		newSource: "100.72.5.6", newDestination: "100.70.3.4", want: Output{Verdict: Redirect, Link: 3, Reason: bpfgen.ReasonTransit}},
+	{story: "transit to the other gateway's link, in", hook: bpfgen.LaneIngress, source: "100.70.3.4", destination: "100.84.5.6",
+		newSource: "100.70.3.4", newDestination: "100.75.5.6", hop: true, want: Output{Verdict: Redirect, Link: 1, Framed: true, Reason: bpfgen.ReasonTransit}},
 
 	{story: "pod here to the hub, by the own lane", hook: bpfgen.OverlayEgress, source: "10.244.0.5", destination: "100.70.0.9",
 		newSource: "10.244.0.5", newDestination: "100.70.0.9", want: Output{Verdict: Redirect}},
 	{story: "pod here, by the other gateway", hook: bpfgen.OverlayEgress, source: "10.244.0.5", destination: "100.129.0.9",
 		newSource: "10.244.0.5", newDestination: "100.129.0.9", want: Output{Verdict: Pass, Framed: true}},
+	{story: "transit to the other gateway", hook: bpfgen.OverlayEgress, source: "100.70.3.4", destination: "100.75.5.6",
+		newSource: "100.70.3.4", newDestination: "100.75.5.6", want: Output{Verdict: Pass, Framed: true}},
 	{story: "to a pod on another node", hook: bpfgen.OverlayEgress, source: "100.70.0.9", destination: "10.244.1.5",
 		newSource: "100.70.0.9", newDestination: "10.244.1.5", want: Output{Verdict: Pass, Framed: true}},
 	{story: "to a pod here", hook: bpfgen.OverlayEgress, source: "100.70.0.9", destination: "10.244.0.5",
@@ -77,6 +87,8 @@ var ways = []way{
 		newSource: "10.244.1.5", newDestination: "100.70.0.9", want: Output{Verdict: Redirect}},
 	{story: "other gateway's delivery to a pod here", hook: bpfgen.OverlayIngress, source: "100.70.0.9", destination: "10.244.0.5", sender: TwinUnderlay,
 		newSource: "100.70.0.9", newDestination: "10.244.0.5", want: Output{Verdict: Pass}},
+	{story: "transit from the other gateway", hook: bpfgen.OverlayIngress, source: "100.75.5.6", destination: "100.70.3.4", sender: TwinUnderlay,
+		newSource: "100.75.5.6", newDestination: "100.70.3.4", want: Output{Verdict: Redirect}},
 	{story: "redirected by this node", hook: bpfgen.OverlayIngress, source: "10.244.9.9", destination: "100.70.0.9",
 		newSource: "10.244.9.9", newDestination: "100.70.0.9", want: Output{Verdict: Pass}},
 }
@@ -92,6 +104,7 @@ func Fixtures() []Fixture {
 	all = append(all, errorFixtures()...)
 	all = append(all, segmentSizeFixtures()...)
 	all = append(all, probeFixtures()...)
+	all = append(all, transitFixtures()...)
 	all = append(all, stackFixtures()...)
 	all = append(all, passFixtures()...)
 	return append(all, dropFixtures()...)

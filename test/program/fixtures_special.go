@@ -42,10 +42,6 @@ func probeFixtures() (all []Fixture) {
 	add("answer to a link probe ends", bpfgen.LaneIngress, end, end, Output{Verdict: Drop})
 	add("reflected probe leaves as it is", bpfgen.LaneEgress, link, link, Output{Verdict: Pass})
 	all[len(all)-1].In.Mark = WireMark
-	add("link probe in transit, in", bpfgen.LaneIngress, probePacket("240.0.16.0", "240.0.16.0", 64, 5000, port, request),
-		probePacket("100.71.16.0", "100.71.32.0", 64, 5000, port, request), Output{Verdict: Redirect, Link: 1, Counted: true})
-	add("link probe in transit, out", bpfgen.LaneEgress, probePacket("100.71.16.0", "100.71.32.0", 64, 5000, port, request),
-		probePacket("244.8.16.0", "100.71.32.0", 63, 5000, port, request), Output{Verdict: Pass, Link: 3, Counted: true})
 	node := probePacket("100.127.0.2", "100.127.0.1", 64, 5000, port, request)
 	add("node probe is reflected", bpfgen.OverlayIngress, node, probePacket("100.127.0.1", "100.127.0.2", 64, port, 5000, nodeAnswer),
 		Output{Verdict: Redirect, Framed: true})

@@ -58,7 +58,7 @@ func (d drop) Error() string { return bpfgen.Reason(d).String() }
 // Model says what the programs have to do, from the world itself: prefixes are
 // searched one by one, checksums are residues modulo 65535.
 func (w *World) Model(in Input) Output {
-	m := model{World: w, in: in, out: Output{Verdict: Pass, Counted: true, Packet: append([]byte(nil), in.Packet...)}}
+	m := model{World: w, in: in, out: Output{Verdict: Pass, Counted: true, Packet: append([]byte{}, in.Packet...)}}
 	hooks := map[uint32]func() error{bpfgen.LaneEgress: m.leave, bpfgen.LaneIngress: m.enter,
 		bpfgen.OverlayEgress: m.send, bpfgen.OverlayIngress: m.receive}
 	if err := hooks[in.Hook](); err != nil {
@@ -117,7 +117,8 @@ func (m *model) leave() error {
 	if fromRow == nil {
 		return drop(bpfgen.ReasonNoSourceRow)
 	}
-	if _, err := m.checkHost0(from.Node, fromRow, to.Node, toRow); err != nil {
+	isProbe, err := m.checkHost0(from.Node, fromRow, to.Node, toRow)
+	if err != nil {
 		return err
 	}
 	mtu := m.MTU[to.Cluster]
@@ -143,6 +144,7 @@ func (m *model) leave() error {
 		m.out.Verdict, m.out.Framed = Redirect, true
 		return nil
 	}
+	m.out.Counted = !isProbe
 	m.write(fromRow.toWire(source), toRow.toWire(m.ip.destination), quoted, hop)
 	m.clamp(mtu)
 	return nil
@@ -161,9 +163,6 @@ func (m *model) enter() error {
 		return drop(bpfgen.ReasonNoLink)
 	}
 	m.out.Link = id
-	if !m.Accept[Crossing{id, fromRow.Cluster}] {
-		return drop(bpfgen.ReasonNotAccepted)
-	}
 	toRow := m.theirRow(id, m.ip.destination)
 	if toRow == nil {
 		return drop(bpfgen.ReasonNoDestination)
@@ -177,6 +176,9 @@ func (m *model) enter() error {
 	}
 	if isProbe && toRow.Cluster == Self {
 		return m.reflect(func(probe []byte) { putUint32(probe[20:], m.Links[id].OuterFragments) }, false)
+	}
+	if !isProbe && !m.Accept[Crossing{id, fromRow.Cluster}] {
+		return drop(bpfgen.ReasonNotAccepted)
 	}
 	quoted, err := m.quote(func(a netip.Addr) *Row { return m.theirRow(id, a) }, func(a netip.Addr) *Row {
 		if row := m.wireRow(a); row != nil && row.Link == id {
@@ -201,9 +203,12 @@ func (m *model) enter() error {
 	} else {
 		overlay = true
 	}
-	if overlay && m.ends(true, mtu) {
-		overlay = false
+	if toRow.Cluster != Self {
+		m.out.Reason = bpfgen.ReasonTransit
 	}
+	ended := overlay && m.ends(true, mtu)
+	overlay = overlay && !ended
+	m.out.Counted = !isProbe || ended
 	m.write(source, destination, quoted, overlay)
 	if !lane {
 		m.clamp(mtu)
@@ -234,6 +239,7 @@ func (m *model) send() error {
 		}
 		return nil
 	}
+	m.out.Counted = !m.isLaneProbe(to)
 	ids := m.Choices[to.Cluster]
 	if len(ids) == 0 {
 		return drop(bpfgen.ReasonNoGateway)
@@ -288,7 +294,7 @@ func (m *model) receive() error {
 		if _, ok := m.Links[m.Paths[to.Cluster]]; !ok {
 			return drop(bpfgen.ReasonNotGateway)
 		}
-		m.out.Verdict = Redirect
+		m.out.Verdict, m.out.Counted = Redirect, !m.isLaneProbe(to)
 		return nil
 	}
 	if place := m.place(m.ip.destination); place == nil || !place.Local {

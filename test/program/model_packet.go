@@ -169,6 +169,12 @@ func (m *model) isNodeProbe() bool {
 	return m.isProbe() && from != nil && from.Fabric && to != nil && to.Fabric
 }
 
+// isLaneProbe: of one neighbor to another, on its way through the overlay.
+func (m *model) isLaneProbe(to *Network) bool {
+	from := m.networkOf(m.ip.source)
+	return m.isProbe() && to.Node && m.ip.destination == to.Local.Addr() && from != nil && from.Node && m.ip.source == from.Local.Addr()
+}
+
 func (m *model) checkHost0(fromNode bool, fromRow *Row, toNode bool, toRow *Row) (isProbe bool, err error) {
 	host0 := func(node bool, row *Row, address netip.Addr) bool {
 		return node && netip.PrefixFrom(address, row.Wire.Bits()).Masked().Addr() == address

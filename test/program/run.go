@@ -147,7 +147,7 @@ func (r *Runner) Run(in Input) (Output, skBuff, error) {
 		return Output{}, skBuff{}, err
 	}
 	out := options.DataOut
-	return Output{Verdict: Verdict(int32(verdict)), Packet: append([]byte(nil), out[14:]...),
+	return Output{Verdict: Verdict(int32(verdict)), Packet: append([]byte{}, out[14:]...),
 		Framed: [12]byte(out[:12]) == writtenHeader}, after, nil
 }
 

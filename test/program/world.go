@@ -105,6 +105,7 @@ const (
 	Hub   = 1 // a neighbor, over links 1 and 2 (its two gateways)
 	Other = 2 // a neighbor over link 3, and behind the hub
 	Far   = 3 // only behind the hub
+	Away  = 4 // a neighbor, over a link of the other gateway
 )
 
 // Networks of Example.
@@ -142,6 +143,8 @@ func Example() *World {
 			{Other, Odd, prefix("100.74.3.160/27"), false},
 			{Far, Pods, prefix("100.128.0.0/9"), false},
 			{Far, Nodes, prefix("100.71.48.0/20"), true},
+			{Away, Pods, prefix("100.75.0.0/16"), false},
+			{Away, Nodes, prefix("100.71.64.0/20"), true},
 		},
 		Links: map[uint16]Link{
 			1: {Cluster: Hub, Lane: 1, OuterFragments: 0x01020304},
@@ -153,11 +156,12 @@ func Example() *World {
 			{2, Hub}: true, {2, Far}: true, // Other must come directly, or over link 1
 			{3, Other}: true,
 		},
-		Transit:  map[[2]uint8]bool{{Hub, Other}: true, {Other, Hub}: true},
+		Transit: map[[2]uint8]bool{{Hub, Other}: true, {Other, Hub}: true, {Hub, Away}: true, {Away, Hub}: true,
+			{Other, Away}: true, {Away, Other}: true},
 		Paths:    map[uint8]uint16{Hub: 1, Other: 3, Far: 2},
-		Choices:  map[uint8][]uint8{Hub: {1}, Other: {1, 2}, Far: {2}},
+		Choices:  map[uint8][]uint8{Hub: {1}, Other: {1, 2}, Far: {2}, Away: {2}},
 		Gateways: map[uint8]Gateway{1: {HereUnderlay, true}, 2: {TwinUnderlay, false}},
-		MTU:      map[uint8]uint32{Hub: 1440, Other: 1400, Far: 1440},
+		MTU:      map[uint8]uint32{Hub: 1440, Other: 1400, Far: 1440, Away: 1300},
 		Places: []Place{
 			{Prefix: prefix("100.127.0.1/32"), Underlay: HereUnderlay, Local: true, Fabric: true},
 			{Prefix: prefix("100.127.0.2/32"), Underlay: PlainUnderlay, Fabric: true},
@@ -177,7 +181,7 @@ func Example() *World {
 	})
 	w.rows(2, bpfgen.SideOurs, map[[2]uint8]string{
 		{Hub, Pods}: "242.0.0.0/16", {Hub, Nodes}: "242.1.16.0/20",
-		{Far, Pods}: "243.0.0.0/9", {Far, Nodes}: "242.1.48.0/20", {Other, Pods}: "242.2.0.0/16",
+		{Far, Pods}: "243.0.0.0/9", {Far, Nodes}: "242.1.48.0/20", {Other, Pods}: "242.2.0.0/16", {Other, Nodes}: "242.1.32.0/20",
 	})
 	w.rows(3, bpfgen.SideOurs, map[[2]uint8]string{
 		{Other, Pods}: "100.72.0.0/16", {Other, Nodes}: "100.71.32.0/20", {Other, Odd}: "100.74.3.160/27",
@@ -186,9 +190,11 @@ func Example() *World {
 	w.rows(1, bpfgen.SideTheirs, map[[2]uint8]string{
 		{Self, Pods}: "100.70.0.0/16", {Self, Services}: "10.244.7.0/24", {Self, Nodes}: "100.127.0.0/20",
 		{Other, Pods}: "100.81.0.0/16", {Other, Nodes}: "240.0.16.0/20",
+		{Away, Pods}: "100.84.0.0/16", {Away, Nodes}: "240.0.64.0/20",
 	})
 	w.rows(2, bpfgen.SideTheirs, map[[2]uint8]string{
 		{Self, Pods}: "10.244.0.0/16", {Self, Nodes}: "244.0.0.0/20", {Self, Services}: "10.244.16.0/24",
+		{Away, Pods}: "10.245.0.0/16", {Away, Nodes}: "244.0.64.0/20",
 	})
 	w.rows(3, bpfgen.SideTheirs, map[[2]uint8]string{
 		{Self, Pods}: "100.90.0.0/16", {Self, Nodes}: "244.8.0.0/20",
