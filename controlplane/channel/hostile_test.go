@@ -110,7 +110,7 @@ func TestHostileSnapshots(t *testing.T) {
 		"wire to loopback":      {offers(offer("10.0.0.0/16", "127.1.0.0/16")), "127.1.0.0/16"},
 		"one wire, two uses":    {offers(offer("10.0.0.0/16", "240.0.0.0/16"), offer("10.1.0.0/16", "240.0.0.0/16")), "overlap on one link"},
 		"two wires, one use":    {offers(offer("10.0.0.0/16", "240.0.0.0/16"), offer("10.0.0.0/16", "240.1.0.0/16")), "overlap on one link"},
-		"too many offers":       {&channelv1.Snapshot{Offers: &channelv1.Offers{Offers: make([]*channelv1.Offer, maxOffers+1)}}, "4097 wire prefixes"},
+		"too many offers":       {&channelv1.Snapshot{Offers: &channelv1.Offers{Offers: make([]*channelv1.Offer, MaxOffers+1)}}, "8193 wire prefixes"},
 		"a good part beside it": {&channelv1.Snapshot{Mtu: 1300, Networks: networks(pods("127.0.0.0/8")).Networks}, "127.0.0.0/8"},
 	}
 	serial := uint64(1)
@@ -263,11 +263,11 @@ func FuzzDecode(f *testing.F) {
 			Networks: &channelv1.Networks{Networks: []*channelv1.Network{{Name: name, Kind: channelv1.Network_KIND_POD, Cidrs: []string{cidr}}}},
 			Offers:   &channelv1.Offers{Offers: []*channelv1.Offer{{ReceiverGateway: receiver, SenderGateway: sender, Network: name, Cidr: cidr, Wire: wire}}},
 		}
-		out, err := decode(in, from)
+		out, err := decode(in, from, Snapshot{})
 		if err != nil {
 			return
 		}
-		again, err := decode(out.encode(0, 0), from)
+		again, err := decode(out.encode(0, 0), from, Snapshot{})
 		require.NoError(t, err)
 		require.Equal(t, out, again)
 	})
@@ -331,7 +331,7 @@ func (r *rude) Exchange(s grpc.BidiStreamingServer[channelv1.Envelope, channelv1
 
 // The largest snapshot that is taken at all costs little to check.
 func TestManyOffersAreCheap(t *testing.T) {
-	many := make([]*channelv1.Offer, maxOffers)
+	many := make([]*channelv1.Offer, MaxOffers)
 	for i := range many {
 		many[i] = offer(fmt.Sprintf("10.%d.%d.0/24", i/256, i%256), fmt.Sprintf("240.%d.%d.0/24", i/256, i%256))
 	}
@@ -340,7 +340,7 @@ func TestManyOffersAreCheap(t *testing.T) {
 		began := time.Now()
 		out, err := decodeOffers(many)
 		require.NoError(t, err)
-		require.Len(t, out, maxOffers)
+		require.Len(t, out, MaxOffers)
 		fastest = min(fastest, time.Since(began))
 	}
 	require.Less(t, fastest, 150*time.Millisecond) // comparing every pair takes several times as long

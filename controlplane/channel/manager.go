@@ -90,6 +90,9 @@ type Status struct {
 	// peer refused ours.
 	Refused     string
 	PeerRefused string
+	// LeftOut is what was left out of the peer's last snapshot and why, empty if
+	// nothing was: items that concern third clusters. The rest was taken.
+	LeftOut string
 	// Acknowledged: the peer has taken all that we say now.
 	Acknowledged bool
 }

@@ -36,6 +36,7 @@ type peer struct {
 	said                  Snapshot
 	saidEpoch, saidSerial uint64
 	refused, peerRefused  string
+	leftOut               string
 	acked                 bool
 }
 
@@ -70,7 +71,7 @@ func (p *peer) status() Status {
 	defer p.mu.Unlock()
 	s := Status{
 		Connected: p.current != nil, Since: p.since, Problem: p.problem, Left: p.left,
-		Said: p.said, Refused: p.refused, PeerRefused: p.peerRefused,
+		Said: p.said, Refused: p.refused, LeftOut: p.leftOut, PeerRefused: p.peerRefused,
 	}
 	if p.current != nil {
 		s.Dialed, s.Acknowledged, s.Problem = p.current.dialed, p.acked, ""
@@ -159,7 +160,10 @@ func (p *peer) say() *channelv1.Snapshot {
 
 // hear takes a snapshot of the peer and returns the answer to it.
 func (p *peer) hear(in *channelv1.Snapshot) *channelv1.Ack {
-	decoded, err := decode(in, p.id)
+	p.mu.Lock()
+	last := p.said
+	p.mu.Unlock()
+	decoded, err := decode(in, p.id, last)
 	p.mu.Lock()
 	switch {
 	case before(in.GetEpoch(), in.GetSerial(), p.saidEpoch, p.saidSerial):
@@ -169,7 +173,7 @@ func (p *peer) hear(in *channelv1.Snapshot) *channelv1.Ack {
 	case err != nil:
 		p.refused = err.Error()
 	default:
-		p.said, p.refused = p.said.merge(decoded), ""
+		p.said, p.refused, p.leftOut = p.said.merge(decoded.Snapshot), "", summary(decoded.leftOut)
 		p.saidEpoch, p.saidSerial = in.GetEpoch(), in.GetSerial()
 	}
 	ack := &channelv1.Ack{Epoch: p.saidEpoch, Serial: p.saidSerial, Refused: p.refused}

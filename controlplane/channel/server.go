@@ -22,7 +22,7 @@ import (
 
 const (
 	// maxMessage in bytes: a snapshot with every bound reached is below it.
-	maxMessage = 1 << 20
+	maxMessage = 4 << 20
 	// maxConnsPerPeer: one stream, and one that takes its place. More than a few
 	// only a peer that misbehaves has.
 	maxConnsPerPeer = 4
