@@ -94,7 +94,7 @@ test-e2e-full: setup images ## every end-to-end case (long): NAT, other CIDRs, r
 	WEFT_E2E_FULL=1 $(GO) test -p 1 -count=1 -timeout 120m -v ./test/e2e/...
 
 .PHONY: demo
-demo: setup images ## two clusters with equal CIDRs, peered, every pair of pods tried
+demo: setup images ## three clusters with equal CIDRs, a hub, a direct link, every pair of pods tried
 	$(GO) run ./tools/demo up
 
 .PHONY: demo-down

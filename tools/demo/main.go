@@ -1,6 +1,8 @@
-// Command demo shows the fabric at work: it starts two clusters with the same
+// Command demo shows the fabric at work: it starts three clusters with the same
 // addresses, installs and peers Weft as a user would, sends every kind of
-// traffic between real pods, and measures it against bare WireGuard.
+// traffic between real pods, and measures it against bare WireGuard. Then it
+// joins two clusters directly that reached each other through the third, while
+// connections between their pods go on.
 package main
 
 import (
@@ -17,7 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root := &cobra.Command{
 		Use:           "demo",
-		Short:         "Two clusters with the same addresses, joined and measured",
+		Short:         "Three clusters with the same addresses, joined and measured",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -43,6 +43,7 @@ func TestReportIsOneFlatObject(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &flat))
 	for _, name := range []string{
 		"pairs_tested", "pairs_ok", "sources_ok", "rtt_ms", "bare_wireguard_rtt_ms", "mbit_s", "bare_wireguard_mbit_s", "ratio",
+		"hub_rtt_ms", "direct_rtt_ms", "failover_ms", "restore_lost_packets", "tcp_resets", "switch_lost_packets",
 	} {
 		require.IsType(t, float64(0), flat[name], name)
 	}
@@ -51,14 +52,29 @@ func TestReportIsOneFlatObject(t *testing.T) {
 
 func TestVerdictNamesWhatIsNotMet(t *testing.T) {
 	d := demo{options: options{nodes: 2, leastRatio: 0.8}}
-	d.report = report{PairsTested: 8, PairsOK: 8, SourcesOK: 8, TransfersVerified: 2, Ratio: 0.9}
+	d.report = report{
+		PairsTested: 24, PairsOK: 24, SourcesOK: 24, TransfersVerified: 2, RTT: 41, BareRTT: 41, Ratio: 0.9,
+		LeastRate: 998, HubRTT: 82, HubPackets: 4000, HubTransit: 4100, DirectRTT: 21.4, DirectPackets: 4000,
+		Failover: 400, FailoverLost: 800, Connections: 2, TCPComplete: 2,
+	}
 	require.NoError(t, d.verdict())
 	for want, breakIt := range map[string]func(*report){
-		"1 of 8 pairs failed":        func(r *report) { r.PairsOK = 7 },
-		"seen from a wrong source":   func(r *report) { r.SourcesOK = 7 },
-		"6 pairs were tried":         func(r *report) { r.PairsTested, r.PairsOK, r.SourcesOK = 6, 6, 6 },
-		"1 of 2 transfers":           func(r *report) { r.TransfersVerified = 1 },
-		"throughput is 0.79 of bare": func(r *report) { r.Ratio = 0.79 },
+		"came back: 23, wanted: 24":                  func(r *report) { r.PairsOK = 23 },
+		"right source each time: 23":                 func(r *report) { r.SourcesOK = 23 },
+		"pairs tried: 16, wanted: 24":                func(r *report) { r.PairsTested, r.PairsOK, r.SourcesOK = 16, 16, 16 },
+		"bytes verified, a-c: 1":                     func(r *report) { r.TransfersVerified = 1 },
+		"0.79 of bare":                               func(r *report) { r.Ratio = 0.79 },
+		"through c: 85.100 ms, wanted: 80":           func(r *report) { r.HubRTT = 85.1 },
+		"directly: 16.900 ms, wanted: 20":            func(r *report) { r.DirectRTT = 16.9 },
+		"c forwards between a and b: 3999":           func(r *report) { r.HubTransit = 3999 },
+		"while 4000 went directly: 1":                func(r *report) { r.DirectTransit = 1 },
+		"switch to the direct link: 1":               func(r *report) { r.SwitchLost = 1 },
+		"each way: at least 989":                     func(r *report) { r.LeastRate = 989 },
+		"silent cut: 1001 ms":                        func(r *report) { r.Failover = 1001 },
+		"return to the direct link: 2":               func(r *report) { r.RestoreLost = 2 },
+		"end of the direct link: 3":                  func(r *report) { r.RemovalLost = 3 },
+		"connections reset: 1, wanted: 0":            func(r *report) { r.TCPResets = 1 },
+		"carried every byte: 1, 0 bytes, wanted: 2;": func(r *report) { r.TCPComplete = 1 },
 	} {
 		broken := d
 		breakIt(&broken.report)

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weft-fabric/weft/tools/demo/measure"
 	"github.com/weft-fabric/weft/tools/demo/testbed"
@@ -12,20 +15,37 @@ import (
 // second is about the largest that UDP over IPv4 can carry.
 var largeDatagrams = []int{8192, 60000}
 
-// matrix tries every ordered pair of pods across the clusters.
+// matrix tries every ordered pair of pods across the clusters, those of each
+// two clusters at the same time as those of the others.
 func (d *demo) matrix(ctx context.Context) error {
-	pairs, err := measure.Pairs(ctx, d.hosts["a"], d.hosts["b"])
-	if err != nil {
+	var pairs [][]measure.Pair
+	for _, span := range testbed.Triangle() {
+		across, err := measure.Pairs(ctx, d.hosts[span.A], d.hosts[span.B])
+		if err != nil {
+			return err
+		}
+		pairs = append(pairs, across)
+	}
+	d.say("try %d ordered pairs over TCP, UDP and ICMP, and UDP datagrams of %v bytes", len(slices.Concat(pairs...)), largeDatagrams)
+	results := make([][]measure.PairResult, len(pairs))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, across := range pairs {
+		group.Go(func() error {
+			for _, pair := range across {
+				results[i] = append(results[i], measure.Try(ctx, pair, largeDatagrams...))
+			}
+			return ctx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	d.say("try %d ordered pairs over TCP, UDP and ICMP, and UDP datagrams of %v bytes", len(pairs), largeDatagrams)
-	for _, pair := range pairs {
-		result := measure.Try(ctx, pair, largeDatagrams...)
-		d.pairs = append(d.pairs, result)
+	d.pairs = slices.Concat(results...)
+	for _, result := range d.pairs {
 		d.report.count(result)
 		for _, check := range result.Checks {
 			if check.Err != nil {
-				d.say("%s -> %s (%s), %s of %d bytes: %v", pair.From, pair.To, pair.Target, check.Protocol, check.Bytes, check.Err)
+				d.say("%s -> %s (%s), %s of %d bytes: %v", result.From, result.To, result.Target, check.Protocol, check.Bytes, check.Err)
 			}
 		}
 	}
@@ -35,8 +55,8 @@ func (d *demo) matrix(ctx context.Context) error {
 // transfers moves verified content each way between pods on plain nodes, the
 // longest way there is.
 func (d *demo) transfers(ctx context.Context) error {
-	a, b := plainHost(d.hosts["a"]), plainHost(d.hosts["b"])
-	for _, ends := range [][2]testbed.Host{{a, b}, {b, a}} {
+	a, c := plainHost(d.hosts["a"]), plainHost(d.hosts["c"])
+	for _, ends := range [][2]testbed.Host{{a, c}, {c, a}} {
 		pair, err := measure.NewPair(ctx, ends[0], ends[1])
 		if err != nil {
 			return err
@@ -52,32 +72,42 @@ func (d *demo) transfers(ctx context.Context) error {
 	return nil
 }
 
-// latency compares the round trip between pods on the gateways with bare
-// WireGuard between the same nodes.
+// latency compares the round trip between pods on the gateways of a and c with
+// bare WireGuard between the same nodes, and measures the one between a and b
+// through c meanwhile.
 func (d *demo) latency(ctx context.Context) error {
 	bare, fabric, err := d.bareAndFabric(ctx)
 	if err != nil {
 		return err
 	}
 	defer bare.Close()
-	over, err := measure.RTT(ctx, fabric, d.pings)
-	if err != nil {
-		return err
-	}
-	without, err := measure.RTT(ctx, bare.Way(), d.pings)
-	if err != nil {
-		return err
-	}
 	d.report.Pings = d.pings
-	d.report.RTT, d.report.BareRTT = over.MedianMicroseconds/1000, without.MedianMicroseconds/1000
-	d.say("round trip, median of %d: fabric %.3f ms, bare WireGuard %.3f ms", d.pings, d.report.RTT, d.report.BareRTT)
+	d.say("measure round trips, median of %d", d.pings)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		d.report.HubRTT, err = d.roundTrip(ctx, "a", "b")
+		return err
+	})
+	group.Go(func() error {
+		over, err := measure.RTT(ctx, fabric, d.pings)
+		if err != nil {
+			return err
+		}
+		without, err := measure.RTT(ctx, bare.Way(), d.pings)
+		d.report.RTT, d.report.BareRTT = over.MedianMicroseconds/1000, without.MedianMicroseconds/1000
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	d.say("a-c: fabric %.3f ms, bare WireGuard %.3f ms; a-b through c: %.3f ms", d.report.RTT, d.report.BareRTT, d.report.HubRTT)
 	return nil
 }
 
-// throughput compares TCP over a link without emulated limits.
+// throughput compares TCP between a and c over a link without emulated limits.
 func (d *demo) throughput(ctx context.Context) error {
-	d.say("measure throughput over a link without emulation, %d alternating runs of %s", d.runs, d.runDuration)
-	if err := d.lab.Link(ctx, "a", "b", 0); err != nil {
+	d.say("measure throughput a-c over a link without emulation, %d alternating runs of %s", d.runs, d.runDuration)
+	if err := d.lab.Link(ctx, "a", "c", 0); err != nil {
 		return err
 	}
 	bare, fabric, err := d.bareAndFabric(ctx)
@@ -94,14 +124,14 @@ func (d *demo) throughput(ctx context.Context) error {
 	if d.report.BareThroughput > 0 {
 		d.report.Ratio = d.report.Throughput / d.report.BareThroughput
 	}
-	return d.lab.Link(ctx, "a", "b", d.rtt)
+	return d.lab.Link(ctx, "a", "c", testbed.Triangle()[0].RTT)
 }
 
 // bareAndFabric sets bare WireGuard up between the gateway nodes, and returns
 // the way between the pods on them, both checked once.
 func (d *demo) bareAndFabric(ctx context.Context) (*measure.Bare, measure.Way, error) {
-	a, b := d.hosts["a"][0], d.hosts["b"][0]
-	pair, err := measure.NewPair(ctx, a, b)
+	a, c := d.hosts["a"][0], d.hosts["c"][0]
+	pair, err := measure.NewPair(ctx, a, c)
 	if err != nil {
 		return nil, measure.Way{}, err
 	}
@@ -110,7 +140,7 @@ func (d *demo) bareAndFabric(ctx context.Context) (*measure.Bare, measure.Way, e
 		return nil, measure.Way{}, err
 	}
 	d.report.MTU = mtu
-	bare, err := measure.StartBare(ctx, a, b, mtu)
+	bare, err := measure.StartBare(ctx, a, c, mtu)
 	if err != nil {
 		return nil, measure.Way{}, err
 	}

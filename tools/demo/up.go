@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,6 @@ import (
 )
 
 type options struct {
-	rtt         time.Duration
 	nodes       int
 	pings       int
 	bulkBytes   int64
@@ -30,7 +30,7 @@ func upCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the clusters, join them, try every pair of pods, measure; leaves them running",
+		Short: "Start the clusters, join them, try every pair of pods, measure, join two of them directly; leaves them running",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.limit)
@@ -38,27 +38,26 @@ func upCommand() *cobra.Command {
 			return up(ctx, o, os.Stdout)
 		},
 	}
-	cmd.Flags().DurationVar(&o.rtt, "rtt", 20*time.Millisecond, "round-trip time between the clusters")
 	cmd.Flags().IntVar(&o.nodes, "nodes", 2, "nodes a cluster")
 	cmd.Flags().IntVar(&o.pings, "pings", 200, "pings per latency measurement")
 	cmd.Flags().Int64Var(&o.bulkBytes, "bulk-bytes", 100_000_000, "bytes of the verified transfer each way")
 	cmd.Flags().IntVar(&o.runs, "runs", 5, "alternating throughput runs")
-	cmd.Flags().DurationVar(&o.runDuration, "run-duration", 4*time.Second, "time of a throughput run")
+	cmd.Flags().DurationVar(&o.runDuration, "run-duration", 3*time.Second, "time of a throughput run")
 	cmd.Flags().Float64Var(&o.leastRatio, "least-ratio", 0.8, "least throughput, as a share of bare WireGuard's")
 	cmd.Flags().DurationVar(&o.limit, "timeout", 45*time.Minute, "time for everything")
 	return cmd
 }
 
-// demo is one run of it.
+// demo is one run of it: a consumer c between two providers, a and b.
 type demo struct {
 	options
-	lab    testbed.Lab
-	a, b   *testbed.Cluster
-	hosts  map[string][]testbed.Host
-	out    io.Writer
-	start  time.Time
-	report report
-	pairs  []measure.PairResult
+	lab     testbed.Lab
+	a, b, c *testbed.Cluster
+	hosts   map[string][]testbed.Host
+	out     io.Writer
+	start   time.Time
+	report  report
+	pairs   []measure.PairResult
 }
 
 func up(ctx context.Context, o options, out io.Writer) error {
@@ -72,7 +71,9 @@ func up(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	d.report.Time = d.start.UTC()
-	for _, step := range []func(context.Context) error{d.clusters, d.install, d.peer, d.pods, d.matrix, d.transfers, d.latency, d.throughput} {
+	for _, step := range []func(context.Context) error{
+		d.startClusters, d.install, d.peer, d.pods, d.matrix, d.transfers, d.latency, d.throughput, d.directLink,
+	} {
 		if err := step(ctx); err != nil {
 			return errors.Join(err, d.evidence(err))
 		}
@@ -82,7 +83,10 @@ func up(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	d.table()
-	return d.verdict()
+	if err := d.verdict(); err != nil {
+		return errors.Join(err, d.evidence(err))
+	}
+	return nil
 }
 
 // evidence keeps the logs of a failed run; ctx may be over by now.
@@ -91,52 +95,81 @@ func (d *demo) evidence(cause error) error {
 	defer cancel()
 	folder := d.lab.Out("demo-logs")
 	fmt.Fprintf(d.out, "failed: %v\nlogs of the components go to %s; the clusters keep running (`make demo-down` removes them)\n", cause, folder)
-	return testbed.CollectLogs(ctx, folder, d.a, d.b)
+	return testbed.CollectLogs(ctx, folder, d.clusters()...)
 }
 
 func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "[%5.0f s] %s\n", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (d *demo) clusters(ctx context.Context) (err error) {
-	d.say("start two clusters of %d nodes with the same pod and service CIDRs, %s round trip apart", d.nodes, d.rtt)
-	if err := d.lab.Up(ctx, testbed.LabOptions{Clusters: 2, Nodes: d.nodes}); err != nil {
+func (d *demo) clusters() []*testbed.Cluster { return []*testbed.Cluster{d.a, d.b, d.c} }
+
+func (d *demo) startClusters(ctx context.Context) error {
+	d.say("start three clusters of %d nodes with the same pod and service CIDRs", d.nodes)
+	if err := d.lab.Up(ctx, testbed.LabOptions{Clusters: 3, Nodes: d.nodes}); err != nil {
 		return err
 	}
-	if err := d.lab.Link(ctx, "a", "b", d.rtt); err != nil {
+	for _, link := range testbed.Triangle() {
+		d.say("round trip %s-%s: %s", link.A, link.B, link.RTT)
+		if err := d.lab.Link(ctx, link.A, link.B, link.RTT); err != nil {
+			return err
+		}
+	}
+	clusters, err := d.lab.OpenAll(ctx, "a", "b", "c")
+	if err != nil {
 		return err
 	}
-	if d.a, err = d.lab.Open(ctx, "a"); err != nil {
-		return err
-	}
-	if d.b, err = d.lab.Open(ctx, "b"); err != nil {
-		return err
-	}
+	d.a, d.b, d.c = clusters[0], clusters[1], clusters[2]
 	d.say("load the images")
 	return d.lab.LoadImages(ctx)
 }
 
 func (d *demo) install(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range []*testbed.Cluster{d.a, d.b} {
+	for _, c := range d.clusters() {
 		d.say("weftctl install --cluster-id %s", c.Name)
 		group.Go(func() error { return c.Install(ctx, 5*time.Minute) })
 	}
 	return group.Wait()
 }
 
+// peer peers the consumer with both providers, which then reach each other
+// through it.
 func (d *demo) peer(ctx context.Context) error {
-	d.say("weftctl peer")
 	start := time.Now()
-	if err := testbed.Peer(ctx, d.a, d.b); err != nil {
+	group, limited := errgroup.WithContext(ctx)
+	for _, provider := range []*testbed.Cluster{d.a, d.b} {
+		d.say("weftctl peer, c with %s: %s", provider.Name, strings.Join(testbed.HubGrants(), " "))
+		group.Go(func() error { return testbed.Peer(limited, d.c, provider, testbed.HubGrants()...) })
+	}
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	d.report.PeerSeconds = time.Since(start).Seconds()
+	if err := d.both(ctx, "c", time.Minute); err != nil {
+		return err
+	}
+	d.report.HubSeconds = time.Since(start).Seconds()
+	d.say("a and b, which are not peered, reach each other through c")
 	return nil
 }
 
+// both waits until a reaches b, and b reaches a, through a hub, or directly if
+// hub is empty.
+func (d *demo) both(ctx context.Context, hub string, limit time.Duration) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, ends := range [][2]*testbed.Cluster{{d.a, d.b}, {d.b, d.a}} {
+		via := hub
+		if hub == "" {
+			via = ends[1].Name
+		}
+		group.Go(func() error { return ends[0].WaitVia(ctx, ends[1].Name, via, limit) })
+	}
+	return group.Wait()
+}
+
 func (d *demo) pods(ctx context.Context) error {
-	for _, c := range []*testbed.Cluster{d.a, d.b} {
+	for _, c := range d.clusters() {
 		gateways, plain, err := c.Nodes(ctx)
 		if err != nil {
 			return err

@@ -35,6 +35,21 @@ type LabOptions struct {
 	NAT []string
 }
 
+// Span is the way between two clusters of the lab.
+type Span struct {
+	A, B string
+	RTT  time.Duration
+}
+
+// Triangle is a consumer c far from two providers that are near each other.
+func Triangle() []Span {
+	return []Span{
+		{"a", "c", 40 * time.Millisecond},
+		{"b", "c", 40 * time.Millisecond},
+		{"a", "b", 20 * time.Millisecond},
+	}
+}
+
 // FindRoot walks up from the working directory to the repository.
 func FindRoot() (string, error) {
 	dir, err := os.Getwd()
@@ -98,10 +113,28 @@ func (l Lab) Link(ctx context.Context, a, b string, rtt time.Duration) error {
 	return err
 }
 
-// Cut drops everything between two clusters silently, until Link.
+// Cut drops everything between two clusters silently, until Heal or Link.
 func (l Lab) Cut(ctx context.Context, a, b string) error {
 	_, err := output(ctx, nil, l.Program("lab"), "link", a, b, "--down")
 	return err
+}
+
+// Heal ends a Cut; the round-trip time is what it was.
+func (l Lab) Heal(ctx context.Context, a, b string) error {
+	_, err := output(ctx, nil, l.Program("lab"), "link", a, b, "--up")
+	return err
+}
+
+// OpenAll returns clients of clusters of the lab.
+func (l Lab) OpenAll(ctx context.Context, names ...string) ([]*Cluster, error) {
+	clusters := make([]*Cluster, len(names))
+	for i, name := range names {
+		var err error
+		if clusters[i], err = l.Open(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return clusters, nil
 }
 
 // LoadImages loads both images into every node.

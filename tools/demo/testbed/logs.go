@@ -87,7 +87,7 @@ func (c *Cluster) collectObjects(ctx context.Context, folder string) error {
 	for name, list := range map[string]client.ObjectList{
 		"fabricconfigs": &v1alpha1.FabricConfigList{}, "fabricnodes": &v1alpha1.FabricNodeList{},
 		"foreignclusters": &v1alpha1.ForeignClusterList{}, "neighbors": &v1alpha1.NeighborList{},
-		"prefixclaims": &v1alpha1.PrefixClaimList{}, "pods": &corev1.PodList{}, "events": &corev1.EventList{},
+		"prefixclaims": &v1alpha1.PrefixClaimList{}, "foreignclusterconnections": &v1alpha1.ForeignClusterConnectionList{}, "pods": &corev1.PodList{}, "events": &corev1.EventList{},
 	} {
 		if err := c.List(ctx, list); err != nil {
 			errs = append(errs, fmt.Errorf("list %s in cluster %s: %w", name, c.Name, err))

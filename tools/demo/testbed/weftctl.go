@@ -23,9 +23,19 @@ func (c *Cluster) Uninstall(ctx context.Context) error {
 	return follow(ctx, c.lab.Progress, c.lab.Program("weftctl"), "uninstall", "--kubeconfig", c.Kubeconfig)
 }
 
-// Peer peers two clusters and waits until both are connected.
-func Peer(ctx context.Context, a, b *Cluster) error {
-	return follow(ctx, a.lab.Progress, a.lab.Program("weftctl"), "peer", "--kubeconfig", a.Kubeconfig, "--peer-kubeconfig", b.Kubeconfig)
+// HubGrants are the arguments of `weftctl peer`, run for the hub, that grant
+// transit and introductions: the hub forwards between the peer and any other of
+// its neighbors; the peer uses it as a hub, agrees to be introduced to others
+// by it, and lets the pods of clusters that it knows through it open flows.
+func HubGrants() []string {
+	return []string{"--transit", "all", "--peer-use-as-hub", "--peer-introductions", "Allow", "--peer-introduced", "All"}
+}
+
+// Peer peers two clusters and waits until both are connected; extra are more
+// arguments of `weftctl peer`, run for a.
+func Peer(ctx context.Context, a, b *Cluster, extra ...string) error {
+	args := append([]string{"peer", "--kubeconfig", a.Kubeconfig, "--peer-kubeconfig", b.Kubeconfig}, extra...)
+	return follow(ctx, a.lab.Progress, a.lab.Program("weftctl"), args...)
 }
 
 // Unpeer ends the peering with a foreign cluster on this side.
