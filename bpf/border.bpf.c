@@ -285,7 +285,8 @@ enum weft_exit {
 };
 
 /* Where a packet goes that has entered, or a negative reason. What leaves by a
- * lane has its TTL and size checked there. */
+ * lane has its TTL and size checked there. A gateway that does not reach the
+ * next cluster by a link of its own relays once, to one that does. */
 WEFT_INLINE int weft_find_exit(struct __sk_buff *skb, struct weft_packet *packet, struct weft_crossing *crossing,
 			       const struct weft_link **onward)
 {
@@ -293,7 +294,7 @@ WEFT_INLINE int weft_find_exit(struct __sk_buff *skb, struct weft_packet *packet
 
 	if (crossing->destination_cluster != WEFT_SELF) {
 		*onward = weft_link(weft_path(crossing->destination_cluster));
-		if (*onward)
+		if (*onward && weft_reaches(crossing->destination_cluster))
 			return WEFT_EXIT_LANE;
 	} else {
 		if (!weft_place(crossing->change.destination, &place))
@@ -353,7 +354,7 @@ WEFT_INLINE int weft_enter(struct __sk_buff *skb, struct weft_packet *packet)
 	result = weft_write4(skb, packet, &crossing.change);
 	if (result)
 		return result;
-	if (exit == WEFT_EXIT_LANE && onward)
+	if (exit == WEFT_EXIT_LANE && onward) /* not NULL: for the verifier */
 		return weft_to_lane(onward);
 	result = weft_clamp_mss4(skb, packet, weft_mtu(crossing.source_cluster));
 	if (result)

@@ -58,7 +58,8 @@ struct weft_lengths {
 	__u32 reserved;
 };
 WEFT_MAP(weft_lengths, BPF_MAP_TYPE_ARRAY, __u32, struct weft_lengths, 1, 0);
-/* Index 0: what this gateway can reach, copied into answers to node probes. */
+/* Index 0: what this gateway can reach, copied into answers to node probes;
+ * transit to anything else is left to another gateway. */
 WEFT_MAP(weft_reach, BPF_MAP_TYPE_ARRAY, __u32, struct weft_reach, 1, 0);
 /* Packets and bytes by (link, direction, reason), see abi.h. */
 WEFT_MAP(weft_counters, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct weft_counter,

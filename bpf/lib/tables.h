@@ -199,6 +199,15 @@ WEFT_INLINE __u32 weft_path(__u32 cluster)
 	return link ? *link : 0;
 }
 
+/* Whether a path of this gateway to a cluster is up. */
+WEFT_INLINE bool weft_reaches(__u8 cluster)
+{
+	__u32 zero = 0;
+	const struct weft_reach *reach = bpf_map_lookup_elem(&weft_reach, &zero);
+
+	return reach && reach->bits[cluster / 64] >> (cluster % 64) & 1;
+}
+
 /* Bytes at L3 that every path to a cluster carries; 0: unknown cluster. */
 WEFT_INLINE __u32 weft_mtu(__u32 cluster)
 {

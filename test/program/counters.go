@@ -9,10 +9,10 @@ import (
 var directions = [bpfgen.Directions]string{"lane ingress", "lane egress", "overlay ingress", "overlay egress"}
 
 // Counts returns the packet counters that are not zero, by a readable name, of
-// links 0 to 3.
+// links 0 to 4.
 func (l *Loaded) Counts() (map[string]uint64, error) {
 	counts := map[string]uint64{}
-	for id := range uint16(4) {
+	for id := range uint16(5) {
 		for direction := range uint32(bpfgen.Directions) {
 			for _, reason := range bpfgen.Reasons() {
 				var perCPU []bpfgen.BorderWeftCounter

@@ -198,7 +198,7 @@ func (m *model) enter() error {
 			return drop(bpfgen.ReasonNoPlace)
 		}
 		overlay = !place.Local
-	} else if _, ok := m.Links[m.Paths[toRow.Cluster]]; ok {
+	} else if _, ok := m.Links[m.Paths[toRow.Cluster]]; ok && m.Reach[toRow.Cluster/64]>>(toRow.Cluster%64)&1 == 1 {
 		lane = true
 	} else {
 		overlay = true

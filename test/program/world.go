@@ -105,7 +105,7 @@ const (
 	Hub   = 1 // a neighbor, over links 1 and 2 (its two gateways)
 	Other = 2 // a neighbor over link 3, and behind the hub
 	Far   = 3 // only behind the hub
-	Away  = 4 // a neighbor, over a link of the other gateway
+	Away  = 4 // a neighbor, over a link of the other gateway; link 4 is down
 )
 
 // Networks of Example.
@@ -150,6 +150,7 @@ func Example() *World {
 			1: {Cluster: Hub, Lane: 1, OuterFragments: 0x01020304},
 			2: {Cluster: Hub, Lane: 1},
 			3: {Cluster: Other, Lane: 1},
+			4: {Cluster: Away, Lane: 1},
 		},
 		Accept: map[Crossing]bool{
 			{1, Hub}: true, {1, Other}: true, {1, Far}: true,
@@ -158,7 +159,7 @@ func Example() *World {
 		},
 		Transit: map[[2]uint8]bool{{Hub, Other}: true, {Other, Hub}: true, {Hub, Away}: true, {Away, Hub}: true,
 			{Other, Away}: true, {Away, Other}: true},
-		Paths:    map[uint8]uint16{Hub: 1, Other: 3, Far: 2},
+		Paths:    map[uint8]uint16{Hub: 1, Other: 3, Far: 2, Away: 4},
 		Choices:  map[uint8][]uint8{Hub: {1}, Other: {1, 2}, Far: {2}, Away: {2}},
 		Gateways: map[uint8]Gateway{1: {HereUnderlay, true}, 2: {TwinUnderlay, false}},
 		MTU:      map[uint8]uint32{Hub: 1440, Other: 1400, Far: 1440, Away: 1300},
