@@ -18,7 +18,7 @@ const version = "v1.37.2"
 func TestRenderOrdersObjectsForOneByOneApply(t *testing.T) {
 	m, err := Render(map[string]any{"fabric": map[string]any{"clusterID": "a"}}, version)
 	require.NoError(t, err)
-	require.Len(t, m.CRDs, 5)
+	require.Len(t, m.CRDs, 6)
 	for _, object := range m.Objects {
 		require.GreaterOrEqual(t, rank(object.GetKind()), 0, "kind %s has no place in the install order", object.GetKind())
 	}

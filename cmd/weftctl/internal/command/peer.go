@@ -19,6 +19,7 @@ func peerAccess(cmd *cobra.Command, access *kube.Access) {
 
 // otherAccess completes the other cluster's access: one kubeconfig may hold both.
 func (e *environment) otherAccess(peer kube.Access) kube.Access {
+	peer.FlagPrefix = "peer-"
 	if peer.Kubeconfig == "" {
 		peer.Kubeconfig = e.access.Kubeconfig
 	}
@@ -27,25 +28,32 @@ func (e *environment) otherAccess(peer kube.Access) kube.Access {
 
 func newPeer(env *environment) *cobra.Command {
 	var other kube.Access
-	var name, peerName, pods, peerPods string
+	var name, peerName string
+	var own, peers grantFlags
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "peer --peer-kubeconfig FILE",
 		Short: "Join two clusters whose kubeconfigs you have",
 		Long: `Writes a ForeignCluster into each of the two clusters and waits until each sees the other over the data path.
-Peering again is safe; it keeps the access that was granted unless a flag names another.`,
+
+What each side grants the other can be said by flags: those without prefix are for the ForeignCluster here, those with
+--peer- for the one there. A new peer may open flows to all pods and nothing else. Peering again is safe: flags that are
+given change what is granted, and the rest stays.`,
 		Example: `  weftctl peer --kubeconfig berlin.kubeconfig --peer-kubeconfig milan.kubeconfig
-  weftctl peer --context berlin --peer-context milan --pods None`,
+  weftctl peer --context berlin --peer-context milan --pods None
+  # hub forwards between edge and its other peers, and may introduce edge to them
+  weftctl peer --context hub --peer-context edge --transit all \
+    --peer-use-as-hub --peer-introductions Allow --peer-introduced All`,
 		Args: arguments(cobra.NoArgs, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if other == (kube.Access{}) {
 				return usageError{fmt.Errorf("which cluster shall be the peer? Give --peer-kubeconfig FILE or --peer-context NAME; without access to it, exchange `weftctl record`")}
 			}
-			grant, err := podAccess("--pods", pods)
+			grants, err := own.read(cmd)
 			if err != nil {
 				return err
 			}
-			peerGrant, err := podAccess("--peer-pods", peerPods)
+			peerGrants, err := peers.read(cmd)
 			if err != nil {
 				return err
 			}
@@ -58,8 +66,8 @@ Peering again is safe; it keeps the access that was granted unless a flag names 
 				return fmt.Errorf("the other cluster: %w", err)
 			}
 			outcomes, err := peering.Peer(cmd.Context(),
-				peering.Side{Client: here, LocalName: name, Grant: grant},
-				peering.Side{Client: there, LocalName: peerName, Grant: peerGrant}, limit, env.progress)
+				peering.Side{Client: here, LocalName: name, Grants: grants},
+				peering.Side{Client: there, LocalName: peerName, Grants: peerGrants}, limit, env.progress)
 			if err != nil {
 				return err
 			}
@@ -70,9 +78,9 @@ Peering again is safe; it keeps the access that was granted unless a flag names 
 	flags := cmd.Flags()
 	flags.StringVar(&name, "name", "", "name of the other cluster here (default its ID)")
 	flags.StringVar(&peerName, "peer-name", "", "name of this cluster there (default its ID)")
-	flags.StringVar(&pods, "pods", "", "pods here that the other may open flows to: All or None (default All, or what is granted already)")
-	flags.StringVar(&peerPods, "peer-pods", "", "the same there")
 	flags.DurationVar(&limit, "wait", 2*time.Minute, "how long to wait for the connection; 0 does not wait")
+	own.add(cmd, "")
+	peers.add(cmd, "peer-")
 	return cmd
 }
 
@@ -86,6 +94,9 @@ func printPeered(w io.Writer, outcomes []peering.Outcome) {
 		for _, network := range o.Networks {
 			fmt.Fprintf(w, "  %s's %s %s appear here as %s\n", o.Peer, network.Name, network.Original, network.Remapped)
 		}
-		fmt.Fprintf(w, "  %s (change it: kubectl edit foreigncluster %s)\n", peering.Granted(o), o.Peer)
+		for _, clause := range peering.Granted(o) {
+			fmt.Fprintf(w, "  %s\n", clause)
+		}
+		fmt.Fprintf(w, "  (`weftctl access %s` reads it; `weftctl peer` with other flags or kubectl edit foreigncluster %s changes it)\n", o.Peer, o.Peer)
 	}
 }

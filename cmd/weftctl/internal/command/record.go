@@ -23,7 +23,7 @@ What access it grants is the other side's decision: read it there before applyin
   kubectl --context milan apply -f berlin.yaml`,
 		Args: arguments(cobra.NoArgs, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			access, err := podAccess("--pods", pods)
+			access, err := choice("--pods", pods, v1alpha1.PodAccessAll, v1alpha1.PodAccessNone)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ What access it grants is the other side's decision: read it there before applyin
 			if name == "" {
 				name = string(self.ClusterID)
 			}
-			object := self.ForeignCluster(name, access).Object
+			object := self.ForeignCluster(name, v1alpha1.AccessSpec{Pods: access}).Object
 			return env.print(object, func(w io.Writer) {
 				fmt.Fprintf(w, "# Cluster %s in its own words. access says which flows it may open to your pods: All or None.\n", self.ClusterID)
 				data, _ := yaml.Marshal(object) // plain maps and strings
@@ -49,13 +49,4 @@ What access it grants is the other side's decision: read it there before applyin
 	cmd.Flags().StringVar(&name, "name", "", "local name there (default this cluster's ID)")
 	cmd.Flags().StringVar(&pods, "pods", string(v1alpha1.PodAccessAll), "access to write into it: All or None")
 	return cmd
-}
-
-// podAccess reads a flag's value, which may be empty.
-func podAccess(flag, value string) (v1alpha1.PodAccess, error) {
-	switch access := v1alpha1.PodAccess(value); access {
-	case "", v1alpha1.PodAccessAll, v1alpha1.PodAccessNone:
-		return access, nil
-	}
-	return "", usageError{fmt.Errorf("%s %s is not known: choose All or None", flag, value)}
 }

@@ -16,7 +16,8 @@ func newUninstall(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Weft from a cluster and its nodes",
-		Long: `Ends every peering, has the agents remove what they made on their nodes, then deletes Weft's objects, CRDs and claims.
+		Long: `Withdraws the connections between other clusters, ends every peering, has the agents remove what they made on their
+nodes, then deletes Weft's objects, CRDs and claims.
 It is bounded in time. If a program does not answer it stops and says which; --force goes on and lists what was left.`,
 		Args: arguments(cobra.NoArgs, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,6 +38,9 @@ It is bounded in time. If a program does not answer it stops and says which; --f
 
 func printLeftovers(w io.Writer, left install.Leftovers) {
 	fmt.Fprintln(w, "Weft is removed.")
+	if len(left.Connections) > 0 {
+		fmt.Fprintf(w, "Connections whose providers were not told: %s; their direct links end once both providers unpeer this cluster.\n", strings.Join(left.Connections, ", "))
+	}
 	if len(left.Peers) > 0 {
 		fmt.Fprintf(w, "Not told that we left: %s; `weftctl unpeer` there tidies up.\n", strings.Join(left.Peers, ", "))
 	}

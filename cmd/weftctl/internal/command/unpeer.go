@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,10 +28,17 @@ const lookLimit = 5 * time.Second
 // parted is what unpeer ended with on one side.
 type parted struct {
 	Side string `json:"side"`
-	// Name that the ForeignCluster has there; empty if there was none.
-	Name    string `json:"name,omitempty"`
-	Removed bool   `json:"removed"`
-	Error   string `json:"error,omitempty"`
+	// Name that the ForeignCluster has there; empty if it is not known.
+	Name string `json:"name,omitempty"`
+	// Removed: there is no ForeignCluster any more.
+	Removed bool `json:"removed"`
+	// Already: there was none before.
+	Already bool `json:"already,omitempty"`
+	// Others are the ForeignClusters that there are, if Already.
+	Others []string `json:"others,omitempty"`
+	// Note says why the object may come back.
+	Note  string `json:"note,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 func newUnpeer(env *environment) *cobra.Command {
@@ -43,8 +51,9 @@ func newUnpeer(env *environment) *cobra.Command {
 cluster knows this one. It ends within 30 s, also while the other side is dead, and leaves only PrefixClaims, so that
 peering again finds the same addresses.
 
-If there is no ForeignCluster NAME here, or if it is not the cluster that --peer-kubeconfig leads to, nothing is touched
-on either side. With --peer-only the other side alone is cleaned up, to finish a peering that is ended here already.`,
+If there is no ForeignCluster NAME here any more it says so, and that is no error. If NAME is not the cluster that
+--peer-kubeconfig leads to, or that one still knows this one while NAME is gone here, nothing is touched on either side.
+With --peer-only the other side alone is cleaned up, to finish a peering that is ended here already.`,
 		Args: arguments(cobra.ExactArgs(1), "the name of a ForeignCluster"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			order.name = args[0]
@@ -84,16 +93,20 @@ type unpeering struct {
 
 // here ends the peering on this side alone.
 func (u unpeering) here(ctx context.Context, here client.Client) ([]parted, error) {
-	if _, err := peering.Named(ctx, here, u.name); err != nil {
+	named, others, err := u.named(ctx, here)
+	if err != nil {
 		return nil, err
 	}
-	return []parted{u.partHere(ctx, here)}, nil
+	if named == nil {
+		return []parted{{Side: "here", Name: u.name, Removed: true, Already: true, Others: others}}, nil
+	}
+	return []parted{u.partHere(ctx, here, named)}, nil
 }
 
 // both ends the peering on both sides at the same time, so that one dead side
 // does not delay the other. An error means that nothing was touched.
 func (u unpeering) both(ctx context.Context, here client.Client, connect func() (client.Client, error)) ([]parted, error) {
-	named, err := u.named(ctx, here)
+	named, others, err := u.named(ctx, here)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +116,9 @@ func (u unpeering) both(ctx context.Context, here client.Client, connect func() 
 	}
 	looked := make(chan otherSide, 1)
 	go func() { looked <- lookThere(ctx, connect) }()
+	if named == nil && !u.peerOnly {
+		return u.gone(ctx, here, <-looked, own.Status.Identity, others)
+	}
 	select {
 	case there := <-looked:
 		if err := there.differs(named); err != nil {
@@ -114,7 +130,7 @@ func (u unpeering) both(ctx context.Context, here client.Client, connect func() 
 	results := make([]parted, 2)
 	var sides sync.WaitGroup
 	if !u.peerOnly {
-		sides.Go(func() { results[0] = u.partHere(ctx, here) })
+		sides.Go(func() { results[0] = u.partHere(ctx, here, named) })
 	}
 	sides.Go(func() { results[1] = u.partThere(ctx, <-looked, named, own.Status.Identity) })
 	sides.Wait()
@@ -124,18 +140,38 @@ func (u unpeering) both(ctx context.Context, here client.Client, connect func() 
 	return results, nil
 }
 
-// named returns the ForeignCluster that is to be parted from; with --peer-only
-// it may be gone already, which is nil.
-func (u unpeering) named(ctx context.Context, here client.Client) (*v1alpha1.ForeignCluster, error) {
+// gone is what is left to do where there is no ForeignCluster of the name here.
+// It is fine if neither side knows the other; else the name may be mistyped.
+func (u unpeering) gone(ctx context.Context, here client.Client, there otherSide, own v1alpha1.Identity, others []string) ([]parted, error) {
+	if there.err != nil {
+		return nil, there.err
+	}
+	known, err := peering.Known(ctx, here, there.config.Status.Identity)
+	if err != nil {
+		return nil, err
+	}
+	knows, err := peering.Known(ctx, there, own)
+	if err != nil {
+		return nil, err
+	}
+	if known != nil || knows != nil {
+		return nil, fmt.Errorf("%w, or add --peer-only to clean up the other cluster alone", &peering.UnknownError{Name: u.name, Others: others})
+	}
+	return []parted{
+		{Side: "here", Name: u.name, Removed: true, Already: true, Others: others},
+		{Side: "there", Removed: true, Already: true},
+	}, nil
+}
+
+// named returns the ForeignCluster that is to be parted from, nil and the names
+// of those that there are if it is gone.
+func (u unpeering) named(ctx context.Context, here client.Client) (*v1alpha1.ForeignCluster, []string, error) {
 	named, err := peering.Named(ctx, here, u.name)
 	unknown := &peering.UnknownError{}
-	switch {
-	case !errors.As(err, &unknown):
-		return named, err
-	case u.peerOnly:
-		return nil, nil
+	if errors.As(err, &unknown) {
+		return nil, unknown.Others, nil
 	}
-	return nil, fmt.Errorf("%w, or add --peer-only to clean up the other cluster alone", err)
+	return named, nil, err
 }
 
 // otherSide is the cluster that the flags lead to.
@@ -164,8 +200,25 @@ func (o otherSide) differs(named *v1alpha1.ForeignCluster) error {
 		named.Name, named.Spec.Identity, o.config.Spec.ClusterID, o.config.Status.Identity, named.Name)
 }
 
-func (u unpeering) partHere(ctx context.Context, here client.Client) parted {
-	return result(ctx, "here", u.name, peering.Part(ctx, here, u.name, u.force, u.progress))
+func (u unpeering) partHere(ctx context.Context, here client.Client, named *v1alpha1.ForeignCluster) parted {
+	p := result(ctx, "here", u.name, peering.Part(ctx, here, u.name, u.force, u.progress))
+	if !named.Spec.MadeByAdmin() {
+		p.Note = fmt.Sprintf("weft-controller makes %s anew for as long as it %s: revoke that with `weftctl peer --use-as-hub=false` or --introductions Deny",
+			u.name, strings.Join(whys(named), " and "))
+	}
+	return p
+}
+
+// whys are the reasons for which weft-controller made an object.
+func whys(fcl *v1alpha1.ForeignCluster) []string {
+	var whys []string
+	if through := fcl.Spec.ReachedThrough; len(through) > 0 {
+		whys = append(whys, "is reached through "+strings.Join(through, ", "))
+	}
+	if by := fcl.Spec.IntroducedBy; len(by) > 0 {
+		whys = append(whys, "is introduced by "+strings.Join(by, ", "))
+	}
+	return whys
 }
 
 func (u unpeering) partThere(ctx context.Context, there otherSide, named *v1alpha1.ForeignCluster, own v1alpha1.Identity) parted {
@@ -178,14 +231,18 @@ func (u unpeering) partThere(ctx context.Context, there otherSide, named *v1alph
 	}
 	known, err := peering.Known(ctx, there, own)
 	if err != nil || known == nil {
-		return result(ctx, "there", "", err)
+		gone := result(ctx, "there", "", err)
+		gone.Already = err == nil
+		return gone
 	}
 	return result(ctx, "there", known.Name, peering.Part(ctx, there, known.Name, u.force, u.progress))
 }
 
 func result(ctx context.Context, side, name string, err error) parted {
 	p := parted{Side: side, Name: name, Removed: err == nil}
-	if err != nil {
+	if errors.Is(err, peering.ErrGone) {
+		p.Removed, p.Already = true, true
+	} else if err != nil {
 		p.Error = err.Error()
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.Error = fmt.Sprintf("not done within %s: run `weftctl unpeer` against it when its API server answers", unpeerLimit)
@@ -200,13 +257,16 @@ func (e *environment) printParted(results []parted) error {
 			switch {
 			case !p.Removed:
 				fmt.Fprintf(e.err, "weftctl: %s: %s\n", p.Side, p.Error)
-			case p.Name == "":
-				fmt.Fprintln(w, "The other cluster does not know this one, so nothing was to be removed there.")
+			case p.Already:
+				fmt.Fprintln(w, p.already())
 			default:
 				fmt.Fprintf(w, "The peering with %s is removed %s.\n", p.Name, p.Side)
 			}
+			if p.Note != "" {
+				fmt.Fprintf(w, "Note: %s.\n", p.Note)
+			}
 		}
-		if len(results) == 1 && results[0].Removed && results[0].Side == "here" {
+		if len(results) == 1 && results[0].Removed && !results[0].Already && results[0].Side == "here" {
 			fmt.Fprintln(w, "The other side keeps its ForeignCluster, not connected, until it is deleted there.")
 		}
 	})
@@ -216,6 +276,17 @@ func (e *environment) printParted(results []parted) error {
 		}
 	}
 	return err
+}
+
+// already is the sentence that says that nothing was to be removed.
+func (p parted) already() string {
+	switch {
+	case p.Side == "there":
+		return "The other cluster does not know this one, so nothing was to be removed there."
+	case len(p.Others) == 0:
+		return fmt.Sprintf("There is no ForeignCluster %s here, nor any other: the peering is already gone.", p.Name)
+	}
+	return fmt.Sprintf("There is no ForeignCluster %s here: the peering is already gone, if that is its name (there are %s).", p.Name, strings.Join(p.Others, ", "))
 }
 
 // lockedProgress is progress for several goroutines.

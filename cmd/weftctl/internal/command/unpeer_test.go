@@ -50,6 +50,7 @@ func TestUnpeerBothSides(t *testing.T) {
 	for title, c := range map[string]struct {
 		name        string
 		peerOnly    bool
+		thereGone   bool
 		here        identities
 		refused     []string
 		text        string
@@ -61,6 +62,11 @@ func TestUnpeerBothSides(t *testing.T) {
 			refused: []string{"no ForeignCluster milna here, only milan, rome", "--peer-only"}, left: []string{"milan", "rome"}, there: []string{"berlin"}},
 		"nothing here": {name: "milan",
 			refused: []string{"no ForeignCluster milan here, nor any other", "--peer-only"}, left: []string{}, there: []string{"berlin"}},
+		"mistyped, half done": {name: "milna", here: identities{"rome": "c"},
+			refused: []string{"no ForeignCluster milna here, only rome", "--peer-only"}, left: []string{"rome"}, there: []string{"berlin"}},
+		"repeated": {name: "milan", here: identities{"rome": "c"}, thereGone: true,
+			text: "There is no ForeignCluster milan here: the peering is already gone, if that is its name (there are rome).\n" +
+				"The other cluster does not know this one, so nothing was to be removed there.\n", left: []string{"rome"}, there: []string{}},
 		"another cluster": {name: "rome", here: identities{"milan": "b", "rome": "c"},
 			refused: []string{"rome has identity c", `identity "b"`, "`weftctl unpeer rome`"}, left: []string{"milan", "rome"}, there: []string{"berlin"}},
 		"half done": {name: "milan", peerOnly: true, here: identities{"rome": "c"},
@@ -71,7 +77,11 @@ func TestUnpeerBothSides(t *testing.T) {
 			refused: []string{"rome has identity c"}, left: []string{"rome"}, there: []string{"berlin"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			here, there := knowing(t, "a", c.here), knowing(t, "b", identities{"berlin": "a"})
+			known := identities{"berlin": "a"}
+			if c.thereGone {
+				known = nil
+			}
+			here, there := knowing(t, "a", c.here), knowing(t, "b", known)
 			order := unpeering{name: c.name, peerOnly: c.peerOnly, progress: func(string) {}}
 			results, err := order.both(t.Context(), here, func() (client.Client, error) { return there, nil })
 			for _, want := range c.refused {
@@ -99,10 +109,27 @@ func TestUnpeerFromTheDead(t *testing.T) {
 	require.Empty(t, names(t, here))
 }
 
-func TestUnpeerOneSideNamesThoseThatAreHere(t *testing.T) {
-	here := knowing(t, "a", identities{"milan": "b"})
-	_, err := unpeering{name: "milna"}.here(t.Context(), here)
-	require.ErrorContains(t, err, "no ForeignCluster milna here, only milan")
-	require.NotContains(t, err.Error(), "--peer-only")
-	require.Equal(t, []string{"milan"}, names(t, here))
+// Unpeering again is fine. Names that there are come with it, in case that the
+// one that was given is mistyped.
+func TestUnpeerAgain(t *testing.T) {
+	here := knowing(t, "a", identities{"milan": "b", "rome": "c"})
+	order := unpeering{name: "milan", progress: func(string) {}}
+	for _, want := range []string{
+		"The peering with milan is removed here.\nThe other side keeps its ForeignCluster, not connected, until it is deleted there.\n",
+		"There is no ForeignCluster milan here: the peering is already gone, if that is its name (there are rome).\n",
+	} {
+		results, err := order.here(t.Context(), here)
+		require.NoError(t, err)
+		var out bytes.Buffer
+		require.NoError(t, (&environment{out: &out, err: &out}).printParted(results))
+		require.Equal(t, want, out.String())
+		require.Equal(t, []string{"rome"}, names(t, here))
+	}
+}
+
+// Nobody can say whether the dead other side still knows this one.
+func TestUnpeerAgainFromTheDead(t *testing.T) {
+	here := knowing(t, "a", nil)
+	_, err := unpeering{name: "milan"}.both(t.Context(), here, func() (client.Client, error) { return nil, errors.New("it does not answer") })
+	require.ErrorContains(t, err, "it does not answer")
 }

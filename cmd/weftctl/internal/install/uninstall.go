@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
-	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/wait"
 	"github.com/weft-fabric/weft/tools/chart"
 )
@@ -27,6 +25,8 @@ const (
 
 // Leftovers is what an uninstall could not clean.
 type Leftovers struct {
+	// Connections whose providers were not told that they are withdrawn.
+	Connections []string `json:"connections,omitempty"`
 	// Nodes whose agents did not report that they cleaned up.
 	Nodes []string `json:"nodes,omitempty"`
 	// Peers whose side was not told.
@@ -35,9 +35,9 @@ type Leftovers struct {
 	Folders []string `json:"folders,omitempty"`
 }
 
-// Uninstall takes Weft out of the cluster: first the peerings, then what is on
-// the nodes, both by the programs that made it, then those programs and the
-// API objects. With force it goes on where a program does not answer.
+// Uninstall takes Weft out of the cluster: first the connections that it made
+// between others, then the peerings, then what is on the nodes, each by the
+// programs that made it, then those programs and the API objects. With force it goes on where a program does not answer.
 func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.Progress) (Leftovers, error) {
 	var left Leftovers
 	values, err := installedImage(ctx, c)
@@ -46,6 +46,9 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 	}
 	manifests, err := chart.Render(values, c.Version)
 	if err != nil {
+		return left, err
+	}
+	if left.Connections, err = withdrawAll(ctx, c, force, progress); err != nil {
 		return left, err
 	}
 	if left.Peers, err = partAll(ctx, c, force, progress); err != nil {
@@ -76,44 +79,6 @@ func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// partAll ends every peering at the same time. It returns the peers that had
-// to be dropped by force.
-func partAll(ctx context.Context, c client.Client, force bool, progress wait.Progress) ([]string, error) {
-	var list v1alpha1.ForeignClusterList
-	if err := c.List(ctx, &list); kube.Missing(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, kube.Explain(err, "list", "ForeignClusters")
-	}
-	var lock sync.Mutex
-	locked := func(line string) {
-		lock.Lock()
-		defer lock.Unlock()
-		progress(line)
-	}
-	var all sync.WaitGroup
-	failures := make([]error, len(list.Items))
-	for i := range list.Items {
-		all.Go(func() { failures[i] = peering.Part(ctx, c, list.Items[i].Name, false, locked) })
-	}
-	all.Wait()
-	var dropped []string
-	for i, failure := range failures {
-		if failure == nil {
-			continue
-		}
-		if !force {
-			return nil, failure
-		}
-		name := list.Items[i].Name
-		if err := peering.DropFinalizer(ctx, c, name); err != nil {
-			return dropped, err
-		}
-		dropped = append(dropped, name)
-	}
-	return dropped, nil
 }
 
 // releaseNodes deletes the FabricConfig, which tells the agents to clean their

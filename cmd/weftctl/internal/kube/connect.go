@@ -32,7 +32,13 @@ const requestTimeout = 10 * time.Second
 type Access struct {
 	Kubeconfig string
 	Context    string
+	// FlagPrefix of the flags that say so ("peer-" for the other cluster), for
+	// messages.
+	FlagPrefix string
 }
+
+func (a Access) kubeconfigFlag() string { return "--" + a.FlagPrefix + "kubeconfig" }
+func (a Access) contextFlag() string    { return "--" + a.FlagPrefix + "context" }
 
 // Cluster is a connection to the API server of one cluster.
 type Cluster struct {
@@ -73,10 +79,10 @@ func Connect(ctx context.Context, access Access) (*Cluster, error) {
 	}
 	info, err := versions.ServerVersion()
 	if apierrors.IsUnauthorized(err) {
-		return nil, fmt.Errorf("the API server at %s does not know the user of the kubeconfig (%w): log in again, or give another --kubeconfig or --context", config.Host, err)
+		return nil, fmt.Errorf("the API server at %s does not know the user of the kubeconfig (%w): log in again, or give another %s or %s", config.Host, err, access.kubeconfigFlag(), access.contextFlag())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the API server at %s does not answer (%w): check --kubeconfig and --context, and that the server runs", config.Host, err)
+		return nil, fmt.Errorf("the API server at %s does not answer (%w): check %s and %s, and that the server runs", config.Host, err, access.kubeconfigFlag(), access.contextFlag())
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -91,7 +97,7 @@ func restConfig(access Access) (*rest.Config, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: access.Context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no usable kubeconfig (%w): give --kubeconfig FILE and, if it has several, --context NAME", err)
+		return nil, fmt.Errorf("no usable kubeconfig (%w): give %s FILE and, if it has several, %s NAME", err, access.kubeconfigFlag(), access.contextFlag())
 	}
 	config.Timeout = requestTimeout
 	config.QPS = -1 // the API server's own priority and fairness suffices

@@ -60,19 +60,41 @@ func selfOf(config *v1alpha1.FabricConfig) (Self, error) {
 }
 
 // ForeignCluster returns the object that makes this cluster known to another,
-// under the local name there and with the access that it gets there. An empty
-// access leaves alone what is granted already.
-func (s Self) ForeignCluster(name string, access v1alpha1.PodAccess) *unstructured.Unstructured {
-	spec := map[string]any{"identity": string(s.Identity), "record": s.Record}
-	if access != "" {
-		spec["access"] = map[string]any{"pods": string(access)}
-	}
+// under the local name there and with the access that it gets there.
+func (s Self) ForeignCluster(name string, access v1alpha1.AccessSpec) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(),
 		"kind":       "ForeignCluster",
 		"metadata":   map[string]any{"name": name},
-		"spec":       spec,
+		"spec":       map[string]any{"identity": string(s.Identity), "record": s.Record, "access": plain(access)},
 	}}
+}
+
+// plain returns the access as it stands in YAML, without what is left out.
+func plain(access v1alpha1.AccessSpec) map[string]any {
+	fields := map[string]any{}
+	for name, value := range map[string]string{
+		"pods": string(access.Pods), "introductions": string(access.Introductions), "introduced": string(access.Introduced),
+	} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	transit := map[string]any{}
+	if access.Transit.UseAsHub {
+		transit["useAsHub"] = true
+	}
+	if len(access.Transit.Neighbors) > 0 {
+		var neighbors []any
+		for _, neighbor := range access.Transit.Neighbors {
+			neighbors = append(neighbors, neighbor)
+		}
+		transit["neighbors"] = neighbors
+	}
+	if len(transit) > 0 {
+		fields["transit"] = transit
+	}
+	return fields
 }
 
 // Known returns the ForeignCluster by which c knows the identity, nil if it

@@ -1,14 +1,19 @@
 package peering
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -21,9 +26,9 @@ type Side struct {
 	client.Client
 	// LocalName under which this side knows the other; empty for the other's ID.
 	LocalName string
-	// Grant is what the other may do here; empty for what is granted already,
-	// and all pods if there is nothing yet.
-	Grant v1alpha1.PodAccess
+	// Grants are what the other may do here. What is not said is as granted
+	// already; for a new peer, all pods and nothing else.
+	Grants Grants
 }
 
 // Outcome is how one side sees the other in the end.
@@ -31,7 +36,7 @@ type Outcome struct {
 	ClusterID v1alpha1.ClusterID         `json:"clusterID"`
 	Identity  v1alpha1.Identity          `json:"identity"`
 	Peer      string                     `json:"peer"`
-	Granted   v1alpha1.PodAccess         `json:"granted"`
+	Granted   v1alpha1.AccessSpec        `json:"granted"`
 	Connected bool                       `json:"connected"`
 	Message   string                     `json:"message,omitempty"`
 	Networks  []v1alpha1.RemappedNetwork `json:"networks,omitempty"`
@@ -54,11 +59,17 @@ func Peer(ctx context.Context, a, b Side, limit time.Duration, progress wait.Pro
 		return nil, fmt.Errorf("neither %s nor %s publishes an endpoint: one of them needs exposure HostPort or Static (`weftctl install --exposure ...`)", selves[0].ClusterID, selves[1].ClusterID)
 	}
 	outcomes := make([]Outcome, 2)
-	for i, side := range []Side{a, b} {
-		if outcomes[i], err = introduce(ctx, side, selves[i], selves[1-i]); err != nil {
+	known := make([]*v1alpha1.ForeignCluster, 2)
+	for i, side := range []Side{a, b} { // both, before anything is written
+		if known[i], outcomes[i], err = resolve(ctx, side, selves[i], selves[1-i]); err != nil {
 			return nil, err
 		}
-		progress(fmt.Sprintf("%s: ForeignCluster %s applied; %s", selves[i].ClusterID, outcomes[i].Peer, Granted(outcomes[i])))
+	}
+	for i, side := range []Side{a, b} {
+		if err := write(ctx, side, selves[1-i], known[i], &outcomes[i]); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", selves[i].ClusterID, err)
+		}
+		progress(fmt.Sprintf("%s: ForeignCluster %s is written; %s", selves[i].ClusterID, outcomes[i].Peer, strings.Join(Granted(outcomes[i]), "; ")))
 	}
 	if limit == 0 {
 		return outcomes, nil
@@ -97,40 +108,65 @@ func records(ctx context.Context, a, b Side, progress wait.Progress) ([2]Self, e
 	return selves, nil
 }
 
-// introduce makes other known on a side.
-func introduce(ctx context.Context, on Side, self, other Self) (Outcome, error) {
-	outcome := Outcome{ClusterID: self.ClusterID, Identity: self.Identity, Peer: on.LocalName, Granted: on.Grant}
+// resolve finds out under which name a side knows the other, and the object by
+// which it does, nil if there is none yet.
+func resolve(ctx context.Context, on Side, self, other Self) (*v1alpha1.ForeignCluster, Outcome, error) {
+	outcome := Outcome{ClusterID: self.ClusterID, Identity: self.Identity, Peer: on.LocalName}
 	known, err := Known(ctx, on, other.Identity)
 	if err != nil {
-		return outcome, fmt.Errorf("cluster %s: %w", self.ClusterID, err)
+		return nil, outcome, fmt.Errorf("cluster %s: %w", self.ClusterID, err)
 	}
 	switch {
 	case known != nil && known.DeletionTimestamp != nil:
-		return outcome, fmt.Errorf("cluster %s is just parting from %s: wait until `kubectl get foreigncluster %s` finds nothing, then peer again", self.ClusterID, known.Name, known.Name)
+		err = fmt.Errorf("cluster %s is just parting from %s: wait until `kubectl get foreigncluster %s` finds nothing, then peer again", self.ClusterID, known.Name, known.Name)
 	case known != nil && on.LocalName != "" && on.LocalName != known.Name:
-		return outcome, fmt.Errorf("cluster %s knows this peer as %q already: leave the new name %q away, or run `weftctl unpeer %s` first", self.ClusterID, known.Name, on.LocalName, known.Name)
+		err = fmt.Errorf("cluster %s knows this peer as %q already: leave the new name %q away, or run `weftctl unpeer %s` first", self.ClusterID, known.Name, on.LocalName, known.Name)
 	case known != nil:
 		outcome.Peer = known.Name
-	case outcome.Peer == "":
-		outcome.Peer = string(other.ClusterID)
+	default:
+		outcome.Peer = cmp.Or(outcome.Peer, string(other.ClusterID))
+		err = nameIsFree(ctx, on, self, outcome.Peer)
 	}
-	if outcome.Granted == "" {
-		outcome.Granted = v1alpha1.PodAccessAll
-		if known != nil && known.Spec.Access.Pods != "" {
-			outcome.Granted = known.Spec.Access.Pods
-		}
+	if err == nil && slices.Contains(on.Grants.Transit, outcome.Peer) {
+		err = fmt.Errorf("cluster %s cannot forward between %s and itself: name other clusters for transit", self.ClusterID, outcome.Peer)
 	}
-	if known == nil {
-		if err := nameIsFree(ctx, on, self, outcome.Peer); err != nil {
-			return outcome, err
-		}
+	return known, outcome, err
+}
+
+// write makes other known on a side, or changes what it may do there.
+func write(ctx context.Context, on Side, other Self, known *v1alpha1.ForeignCluster, outcome *Outcome) error {
+	if known != nil {
+		return amend(ctx, on, other, known, outcome)
 	}
+	outcome.Granted = on.Grants.Over(fresh())
 	object := other.ForeignCluster(outcome.Peer, outcome.Granted)
-	err = on.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(kube.FieldManager), client.ForceOwnership)
-	if err != nil {
-		return outcome, fmt.Errorf("cluster %s: %w", self.ClusterID, kube.Explain(err, "apply", "ForeignCluster "+outcome.Peer))
+	err := on.Create(ctx, object, client.FieldOwner(kube.FieldManager))
+	return kube.Explain(err, "create", "ForeignCluster "+outcome.Peer)
+}
+
+// amend gives a ForeignCluster that exists the newest record and the grants
+// that are said. One that weft-controller made for a hub or an introduction
+// becomes an admin's, as if new: nobody has granted it anything yet.
+func amend(ctx context.Context, on Side, other Self, known *v1alpha1.ForeignCluster, outcome *Outcome) error {
+	grants, base := on.Grants, known.Spec.Access
+	spec := map[string]any{"record": other.Record}
+	if !known.Spec.MadeByAdmin() {
+		grants, base = everything(grants.Over(fresh())), fresh()
+		spec["reachedThrough"], spec["introducedBy"] = nil, nil
 	}
-	return outcome, nil
+	if !known.Spec.IsAccepted() {
+		spec["accepted"] = nil
+	}
+	if access := grants.patch(); len(access) > 0 {
+		spec["access"] = access
+	}
+	outcome.Granted = grants.Over(base)
+	data, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return fmt.Errorf("encode ForeignCluster %s: %w", outcome.Peer, err)
+	}
+	err = on.Patch(ctx, known.DeepCopy(), client.RawPatch(types.MergePatchType, data), client.FieldOwner(kube.FieldManager))
+	return kube.Explain(err, "change", "ForeignCluster "+outcome.Peer)
 }
 
 func nameIsFree(ctx context.Context, on Side, self Self, name string) error {
@@ -183,14 +219,6 @@ func Connected(fcl *v1alpha1.ForeignCluster) (bool, string) {
 		}
 	}
 	return false, "waiting for probes of " + fcl.Name
-}
-
-// Granted is the sentence that says what the peer may do.
-func Granted(o Outcome) string {
-	if o.Granted == v1alpha1.PodAccessAll {
-		return fmt.Sprintf("%s may open flows to all pods of %s", o.Peer, o.ClusterID)
-	}
-	return fmt.Sprintf("%s may open no flows to %s, only answer those of %s", o.Peer, o.ClusterID, o.ClusterID)
 }
 
 func firewallHint(selves [2]Self) string {

@@ -51,11 +51,11 @@ func get(t *testing.T, c client.Client, name string) *v1alpha1.ForeignCluster {
 
 func TestPeerMakesEachKnownToTheOther(t *testing.T) {
 	a, b := cluster(t, "a", 'a', []string{"192.0.2.1"}), cluster(t, "b", 'b', nil)
-	outcomes, err := Peer(t.Context(), Side{Client: a}, Side{Client: b, LocalName: "alpha", Grant: v1alpha1.PodAccessNone}, 0, quiet)
+	outcomes, err := Peer(t.Context(), Side{Client: a}, Side{Client: b, LocalName: "alpha", Grants: Grants{Pods: v1alpha1.PodAccessNone}}, 0, quiet)
 	require.NoError(t, err)
 	require.Equal(t, "b", outcomes[0].Peer)
-	require.Equal(t, "b may open flows to all pods of a", Granted(outcomes[0]))
-	require.Equal(t, "alpha may open no flows to b, only answer those of b", Granted(outcomes[1]))
+	require.Equal(t, []string{"b may open flows to all pods of a"}, Granted(outcomes[0]))
+	require.Equal(t, []string{"alpha may open no flows to b, only answer those of b"}, Granted(outcomes[1]))
 
 	inA, inB := get(t, a, "b"), get(t, b, "alpha")
 	require.Equal(t, outcomes[1].Identity, inA.Spec.Identity)
@@ -70,13 +70,13 @@ func TestPeerMakesEachKnownToTheOther(t *testing.T) {
 // again; an explicit flag changes the grant.
 func TestPeerAgainKeepsWhatWasGranted(t *testing.T) {
 	a, b := cluster(t, "a", 'a', []string{"192.0.2.1"}), cluster(t, "b", 'b', nil)
-	_, err := Peer(t.Context(), Side{Client: a, LocalName: "beta", Grant: v1alpha1.PodAccessNone}, Side{Client: b}, 0, quiet)
+	_, err := Peer(t.Context(), Side{Client: a, LocalName: "beta", Grants: Grants{Pods: v1alpha1.PodAccessNone}}, Side{Client: b}, 0, quiet)
 	require.NoError(t, err)
 	outcomes, err := Peer(t.Context(), Side{Client: a}, Side{Client: b}, 0, quiet)
 	require.NoError(t, err)
 	require.Equal(t, "beta", outcomes[0].Peer)
 	require.Equal(t, v1alpha1.PodAccessNone, get(t, a, "beta").Spec.Access.Pods)
-	_, err = Peer(t.Context(), Side{Client: a, Grant: v1alpha1.PodAccessAll}, Side{Client: b}, 0, quiet)
+	_, err = Peer(t.Context(), Side{Client: a, Grants: Grants{Pods: v1alpha1.PodAccessAll}}, Side{Client: b}, 0, quiet)
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.PodAccessAll, get(t, a, "beta").Spec.Access.Pods)
 }

@@ -18,6 +18,9 @@ import (
 // 5 s and the agents 15 s.
 const partLimit = 25 * time.Second
 
+// ErrGone says that there was nothing to part from.
+var ErrGone = errors.New("there is no ForeignCluster")
+
 // Part deletes the ForeignCluster and waits until the controller has taken the
 // peering apart. With force, an object that the controller does not release in
 // time loses its finalizer, and what it made stays until the controller or the
@@ -26,7 +29,7 @@ func Part(ctx context.Context, c client.Client, name string, force bool, progres
 	fcl := &v1alpha1.ForeignCluster{ObjectMeta: objectMeta(name)}
 	err := c.Delete(ctx, fcl)
 	if kube.Missing(err) {
-		return fmt.Errorf("there is no ForeignCluster %s: `weftctl status` lists the peers", name)
+		return fmt.Errorf("%w %s: `weftctl status` lists the peers", ErrGone, name)
 	}
 	if err != nil {
 		return kube.Explain(err, "delete", "ForeignCluster "+name)

@@ -1,0 +1,28 @@
+package v1alpha1
+
+// Reasons of conditions by which programs, not only people, tell what is the
+// matter: weftctl turns them into advice. ReasonTornDown and those of a
+// ForeignClusterConnection stand beside their types.
+const (
+	// Of a ForeignCluster.
+
+	// ReasonPeerLeft: the other side has ended the peering.
+	ReasonPeerLeft = "PeerLeft"
+	// ReasonOwnIdentity: it is this cluster itself.
+	ReasonOwnIdentity = "OwnIdentity"
+	// ReasonDuplicate: an older ForeignCluster has the same identity.
+	ReasonDuplicate = "Duplicate"
+
+	// Of FabricConfig's condition Ready.
+
+	// ReasonNetworksInvalid: the own networks are not known or cannot be exported.
+	ReasonNetworksInvalid = "NetworksInvalid"
+	// ReasonEndpointsInvalid: an endpoint of the gateways is no address or name.
+	ReasonEndpointsInvalid = "EndpointsInvalid"
+	// ReasonPoolExhausted: no block is free.
+	ReasonPoolExhausted = "PoolExhausted"
+	// ReasonNoGateway: no node can be one.
+	ReasonNoGateway = "NoGateway"
+	// ReasonAgentsNotReady: nodes are to blame, whose own conditions say more.
+	ReasonAgentsNotReady = "AgentsNotReady"
+)

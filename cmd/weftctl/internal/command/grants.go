@@ -1,0 +1,105 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
+)
+
+// grantFlags are the flags by which one side grants something to the other.
+type grantFlags struct {
+	prefix                                   string
+	pods, transit, introductions, introduced string
+	useAsHub                                 bool
+}
+
+// add defines the flags. The other side's have the prefix "peer-".
+func (g *grantFlags) add(cmd *cobra.Command, prefix string) {
+	g.prefix = prefix
+	here, other := "here", "the other cluster"
+	if prefix != "" {
+		here, other = "there", "this cluster"
+	}
+	flags := cmd.Flags()
+	text := func(into *string, name, usage string) { flags.StringVar(into, prefix+name, "", usage) }
+	text(&g.pods, "pods", fmt.Sprintf("pods %s that %s may open flows to: All or None (default All for a new peer)", here, other))
+	text(&g.transit, "transit", fmt.Sprintf("clusters (names %s, with commas) that %s may exchange traffic with through the one %s; or all, or none (default none for a new peer)", here, other, here))
+	flags.BoolVar(&g.useAsHub, prefix+"use-as-hub", false, fmt.Sprintf("the one %s reaches other clusters through %s, which can read and forge that traffic", here, other))
+	text(&g.introductions, "introductions", fmt.Sprintf("what becomes %s of clusters that %s introduces for a direct link: Allow, Ask or Deny (default Deny for a new peer)", here, other))
+	text(&g.introduced, "introduced", fmt.Sprintf("pods %s that clusters may open flows to which are known through %s alone: All or None (default None for a new peer)", here, other))
+}
+
+// read returns what was said on the command line.
+func (g *grantFlags) read(cmd *cobra.Command) (peering.Grants, error) {
+	var grants peering.Grants
+	var err error
+	if grants.Pods, err = choice(g.flag("pods"), g.pods, v1alpha1.PodAccessAll, v1alpha1.PodAccessNone); err != nil {
+		return grants, err
+	}
+	if grants.Introduced, err = choice(g.flag("introduced"), g.introduced, v1alpha1.PodAccessAll, v1alpha1.PodAccessNone); err != nil {
+		return grants, err
+	}
+	grants.Introductions, err = choice(g.flag("introductions"), g.introductions, v1alpha1.IntroductionAllow, v1alpha1.IntroductionAsk, v1alpha1.IntroductionDeny)
+	if err != nil {
+		return grants, err
+	}
+	if cmd.Flags().Changed(g.prefix + "transit") {
+		if grants.Transit, err = neighborNames(g.flag("transit"), g.transit); err != nil {
+			return grants, err
+		}
+	}
+	if cmd.Flags().Changed(g.prefix + "use-as-hub") {
+		grants.UseAsHub = &g.useAsHub
+	}
+	return grants, nil
+}
+
+func (g *grantFlags) flag(name string) string { return "--" + g.prefix + name }
+
+// choice reads a flag's value, which may be empty, as one of the choices.
+func choice[T ~string](flag, value string, choices ...T) (T, error) {
+	if value == "" || slices.Contains(choices, T(value)) {
+		return T(value), nil
+	}
+	var names []string
+	for _, c := range choices {
+		names = append(names, string(c))
+	}
+	last := len(names) - 1
+	return "", usageError{fmt.Errorf("%s %s is not known: choose %s or %s", flag, value, strings.Join(names[:last], ", "), names[last])}
+}
+
+// maxTransit is how many neighbors an object takes.
+const maxTransit = 64
+
+// neighborNames reads a list of local names, or the words all and none.
+func neighborNames(flag, value string) ([]string, error) {
+	switch value {
+	case "all", peering.EveryNeighbor:
+		return []string{peering.EveryNeighbor}, nil
+	case "none":
+		return []string{}, nil
+	}
+	names := []string{}
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "all" || name == "none" || name == peering.EveryNeighbor {
+			return nil, usageError{fmt.Errorf("%s %s: %s stands alone, not in a list", flag, value, name)}
+		}
+		if len(name) > 40 || len(validation.NameIsDNSSubdomain(name, false)) > 0 {
+			return nil, usageError{fmt.Errorf("%s %s: %q is no name of a ForeignCluster: give names as `weftctl access` lists them, or all, or none", flag, value, name)}
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) > maxTransit {
+		return nil, usageError{fmt.Errorf("%s lists %d clusters but at most %d are allowed: give all", flag, len(names), maxTransit)}
+	}
+	return names, nil
+}
