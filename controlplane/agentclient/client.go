@@ -22,6 +22,7 @@ import (
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
 // maxMeasurements bounds an answer, in bytes.
@@ -88,17 +89,21 @@ func (c *Client) Measurements(ctx context.Context, a Agent) (agent.Measurements,
 }
 
 // Dial asks the agent of a gateway to connect to a channel address inside the
-// tunnel and returns the byte stream.
-func (c *Client) Dial(ctx context.Context, a Agent, target netip.Addr) (net.Conn, error) {
+// tunnel, through the gateway of a hub if the route names one, and returns the
+// byte stream. With a hub it comes before the hub has reached the target.
+func (c *Client) Dial(ctx context.Context, a Agent, route channel.Route) (net.Conn, error) {
 	conn, err := c.connect(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	authority := netip.AddrPortFrom(target, v1alpha1.ChannelPort).String()
+	authority := netip.AddrPortFrom(route.Target, v1alpha1.ChannelPort).String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodConnect, "https://"+authority, nil)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("ask gateway %s for a channel: %w", a.Node, err)
+	}
+	if route.Hub.IsValid() {
+		request.Header.Set(agent.HubHeader, route.Hub.String())
 	}
 	response, buffered, err := roundTrip(conn, request)
 	if err != nil {

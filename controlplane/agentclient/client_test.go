@@ -76,7 +76,7 @@ func TestDial(t *testing.T) {
 	server, a := newAgent(t, id)
 	server.SetRoute("[fd79::1]:9811", echo.Addr().String())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	conn, err := client.Dial(ctx, a, netip.MustParseAddr("fd79::1"))
+	conn, err := client.Dial(ctx, a, channel.Route{Target: netip.MustParseAddr("fd79::1")})
 	require.NoError(t, err)
 	cancel() // the request is over; the connection is not
 	defer conn.Close()
@@ -87,8 +87,16 @@ func TestDial(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(answer))
 
-	_, err = client.Dial(t.Context(), a, netip.MustParseAddr("fd79::2"))
+	_, err = client.Dial(t.Context(), a, channel.Route{Target: netip.MustParseAddr("fd79::2")})
 	require.ErrorContains(t, err, "no neighbor has this channel address")
+
+	through := channel.Route{Target: netip.MustParseAddr("fd79::2"), Hub: netip.MustParseAddr("fd79::c")}
+	_, err = client.Dial(t.Context(), a, through)
+	require.ErrorContains(t, err, "no neighbor has this channel address")
+	server.SetRoute("[fd79::2]:9811 fd79::c", server.Address.String())
+	conn, err = client.Dial(t.Context(), a, through)
+	require.NoError(t, err)
+	conn.Close()
 }
 
 // Our gateways take turns; an agent that accepts and says nothing costs no more

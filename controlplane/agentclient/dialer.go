@@ -25,5 +25,5 @@ func (d *ChannelDialer) Dial(ctx context.Context, route channel.Route, attempt i
 	if len(gateways) == 0 {
 		return nil, errors.New("no gateway's agent of this cluster can be reached yet")
 	}
-	return d.Client.Dial(ctx, gateways[attempt%len(gateways)], route.Target)
+	return d.Client.Dial(ctx, gateways[attempt%len(gateways)], route)
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"github.com/weft-fabric/weft/apis/agent"
@@ -69,6 +70,7 @@ func (a *Agent) SetOwner(id v1alpha1.Identity) {
 }
 
 // SetRoute says where a channel address (with port) leads; "" is a dead tunnel.
+// A way through a hub has the hub's channel address behind a space.
 func (a *Agent) SetRoute(authority, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,8 +109,9 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Agent) connect(w http.ResponseWriter, r *http.Request) {
+	authority := strings.TrimSpace(r.Host + " " + r.Header.Get(agent.HubHeader))
 	a.mu.Lock()
-	to := a.routes[r.Host]
+	to := a.routes[authority]
 	a.mu.Unlock()
 	if to == "" {
 		http.Error(w, "no neighbor has this channel address", http.StatusForbidden)

@@ -138,11 +138,13 @@ func (a *agent) readiness() error {
 }
 
 // apiState says what the plan means for the agent's API and its channel.
-func apiState(config *v1alpha1.FabricConfig, underlay netip.Addr, p *plan.Plan) agentapi.State {
+func apiState(snapshot *source.Snapshot, underlay netip.Addr, p *plan.Plan) agentapi.State {
+	config := snapshot.Config
 	s := agentapi.State{
 		Identity:        config.Status.Identity,
 		Listen:          netip.AddrPortFrom(underlay, uint16(config.Spec.Ports.Agent)),
 		ChannelEndpoint: config.Status.ChannelEndpoint,
+		Transit:         agentapi.TransitOf(snapshot.Neighbors),
 	}
 	for _, lane := range p.Lanes {
 		if lane.ChannelAddress.IsValid() {

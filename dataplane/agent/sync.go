@@ -36,7 +36,7 @@ func (a *agent) sync(ctx context.Context, s *state, force bool) error {
 		a.introduce(s, &snapshot)
 	}
 	err := a.apply(ctx, s, &p, force)
-	a.api.SetState(apiState(snapshot.Config, s.facts.Underlay, &p))
+	a.api.SetState(apiState(&snapshot, s.facts.Underlay, &p))
 	a.setPort(int(snapshot.Config.Spec.Ports.Metrics))
 	a.setReady(err)
 	a.notice(s, problems)

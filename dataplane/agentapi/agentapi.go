@@ -48,6 +48,8 @@ type State struct {
 	// ChannelEndpoint (address:port) is where the leading controller accepts
 	// channels; empty if there is none.
 	ChannelEndpoint string
+	// Transit between neighbors, whose channels are then spliced to each other.
+	Transit Transit
 }
 
 // channelListen is where neighbors' channels come in.
@@ -105,7 +107,7 @@ func (s *Server) SetState(state State) {
 	}
 	s.mu.Unlock()
 	if !same {
-		s.splices.keep(func(peer netip.Addr) bool { return slices.Contains(state.Peers, peer) })
+		s.splices.keep(func(p passage) bool { return state.permits(p) == nil })
 	}
 }
 
@@ -122,7 +124,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() { s.listen(ctx, "agent API", func(st State) netip.AddrPort { return st.Listen }, s.serveAPI) })
 	group.Go(func() { s.listen(ctx, "peer channel", State.channelListen, s.serveChannel) })
 	<-ctx.Done()
-	s.splices.keep(func(netip.Addr) bool { return false })
+	s.splices.keep(func(passage) bool { return false })
 	group.Wait()
 	return nil
 }

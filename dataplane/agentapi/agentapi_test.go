@@ -261,7 +261,10 @@ func TestInboundChannelReachesTheController(t *testing.T) {
 	// More than a neighbor may have.
 	var open []net.Conn
 	for range peerLimit - 1 {
-		open = append(open, dialFrom(peerChannel))
+		one := dialFrom(peerChannel)
+		_, err := one.Write([]byte("x"))
+		require.NoError(t, err)
+		open = append(open, one)
 		<-controller
 	}
 	_, err = dialFrom(peerChannel).Read(make([]byte, 1))
@@ -288,7 +291,7 @@ func TestSilentSpliceEnds(t *testing.T) {
 	b, farB := pair()
 	defer farB.Close()
 	var all splices
-	end, err := all.enter(peerChannel)
+	end, err := all.enter(passage{from: peerChannel}, group{from: peerChannel}, 1)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {

@@ -5,17 +5,13 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/identity"
-	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
 const (
@@ -78,60 +74,4 @@ func (s *Server) measurements(w http.ResponseWriter, _ *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body)
-}
-
-// connect opens a channel to a neighbor's gateway for the controller.
-func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	target, err := s.dialable(r.Host)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusForbidden)
-		return
-	}
-	end, err := s.splices.enter(target.Addr())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	defer end.leave()
-	state, _ := s.current()
-	dialer := net.Dialer{
-		Timeout:         dialTimeout,
-		KeepAliveConfig: keepAlive,
-		LocalAddr:       net.TCPAddrFromAddrPort(netip.AddrPortFrom(state.ChannelAddress, 0)),
-	}
-	far, err := dialer.DialContext(r.Context(), "tcp", target.String())
-	if err != nil {
-		http.Error(w, fmt.Sprintf("dial the neighbor's gateway through the tunnel: %v", err), http.StatusBadGateway)
-		return
-	}
-	defer far.Close()
-	near, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	defer near.Close()
-	// The deadlines of the request must not end the channel.
-	_ = near.SetDeadline(time.Time{})
-	if _, err := near.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
-		return
-	}
-	end.splice(readsFirst{near.(halfCloser), buffered.Reader}, far.(halfCloser))
-}
-
-// dialable parses the target of CONNECT: the channel port at the channel
-// address of a gateway that a Neighbor names, and nothing else.
-func (s *Server) dialable(host string) (netip.AddrPort, error) {
-	target, err := netip.ParseAddrPort(host)
-	if err != nil {
-		return target, fmt.Errorf("CONNECT needs a channel address and port, not %.80q", host)
-	}
-	state, _ := s.current()
-	if !state.ChannelAddress.IsValid() {
-		return target, errors.New("this node is no gateway: ask a gateway's agent")
-	}
-	if target.Port() != v1alpha1.ChannelPort || !slices.Contains(state.Peers, target.Addr()) {
-		return target, fmt.Errorf("%s is not the channel of a known neighbor", target)
-	}
-	return target, nil
 }

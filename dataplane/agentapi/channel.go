@@ -2,12 +2,9 @@ package agentapi
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 )
@@ -16,9 +13,9 @@ import (
 // descriptor left.
 const acceptPause = 100 * time.Millisecond
 
-// serveChannel accepts channels from neighbors' gateways and splices them to
-// the controller, until the listener closes. WireGuard has checked that a
-// source address is the peer's own.
+// serveChannel accepts channels from neighbors' gateways and splices them to the
+// controller, or to another neighbor's gateway, until the listener closes.
+// WireGuard has checked that a source address is the peer's own.
 func (s *Server) serveChannel(ctx context.Context, listener net.Listener) {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -31,30 +28,42 @@ func (s *Server) serveChannel(ctx context.Context, listener net.Listener) {
 			wait(ctx, nil, time.After(acceptPause))
 			continue
 		}
-		end, err := s.admit(conn)
+		from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		end, err := s.enter(passage{from: from})
 		if err != nil {
-			s.options.Log.Debug("refused a channel", "from", conn.RemoteAddr(), "reason", err)
+			s.refuse(from, err)
 			conn.Close()
 			continue
 		}
 		group.Go(func() {
 			defer end.leave()
 			defer conn.Close()
-			s.toController(ctx, end, conn)
+			s.channel(ctx, end, conn)
 		})
 	}
 }
 
-func (s *Server) admit(conn net.Conn) (*spliceEnd, error) {
-	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	state, _ := s.current()
-	if !slices.Contains(state.Peers, from) {
-		return nil, errors.New("not the channel address of a known neighbor")
-	}
-	return s.splices.enter(from)
+func (s *Server) refuse(from netip.Addr, reason error) {
+	s.options.Log.Debug("refused a channel", "from", from, "reason", reason)
 }
 
-func (s *Server) toController(ctx context.Context, end *spliceEnd, conn net.Conn) {
+// channel serves one connection of a neighbor's gateway.
+func (s *Server) channel(ctx context.Context, end *spliceEnd, conn net.Conn) {
+	stop := end.closing(ctx, conn)
+	_ = conn.SetReadDeadline(time.Now().Add(preambleTimeout))
+	opening, err := readOpening(conn)
+	stop()
+	switch {
+	case err != nil:
+		s.refuse(end.passage.from, err)
+	case opening.target.IsValid():
+		s.forward(ctx, end, conn, opening)
+	default:
+		s.toController(ctx, end, opening.opened(conn))
+	}
+}
+
+func (s *Server) toController(ctx context.Context, end *spliceEnd, near halfCloser) {
 	state, _ := s.current()
 	if state.ChannelEndpoint == "" {
 		return
@@ -63,131 +72,41 @@ func (s *Server) toController(ctx context.Context, end *spliceEnd, conn net.Conn
 	controller, err := dialer.DialContext(ctx, "tcp", state.ChannelEndpoint)
 	if err != nil {
 		s.options.Log.Warn("cannot reach the controller for a neighbor's channel",
-			"endpoint", state.ChannelEndpoint, "neighbor", end.peer, "error", err)
+			"endpoint", state.ChannelEndpoint, "neighbor", end.passage.from, "error", err)
 		return
 	}
 	defer controller.Close()
-	end.splice(conn.(halfCloser), controller.(halfCloser))
+	end.splice(near, controller.(halfCloser))
 }
 
-// limitedListener closes connections beyond its slots at once, so that a flood
-// cannot exhaust the agent. Of those that have not proved who they are, one
-// source may have freshLimit, so that a stranger cannot take the controller's.
-type limitedListener struct {
-	net.Listener
-	slots chan struct{}
-
-	mu    sync.Mutex
-	fresh map[netip.Addr]int
+// forward splices a channel to another neighbor's gateway, as a hub does. It
+// gives up the place among those for our controller.
+func (s *Server) forward(ctx context.Context, end *spliceEnd, conn net.Conn, opening opening) {
+	from := end.passage.from
+	onward, err := s.enter(passage{from: from, to: opening.target})
+	if err != nil {
+		s.refuse(from, err)
+		return
+	}
+	defer onward.leave()
+	end.leave()
+	far, err := s.dialTunnel(ctx, opening.target)
+	if err != nil {
+		s.options.Log.Debug("cannot forward a channel", "from", from, "to", opening.target, "error", err)
+		return
+	}
+	defer far.Close()
+	onward.splice(opening.opened(conn), far.(halfCloser))
 }
 
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if limited := l.take(conn); limited != nil {
-			return limited, nil
-		}
-		conn.Close()
+// dialTunnel connects to the channel port of a neighbor's gateway from our own
+// channel address.
+func (s *Server) dialTunnel(ctx context.Context, to netip.Addr) (net.Conn, error) {
+	state, _ := s.current()
+	dialer := net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: keepAlive,
+		LocalAddr:       net.TCPAddrFromAddrPort(netip.AddrPortFrom(state.ChannelAddress, 0)),
 	}
-}
-
-func (l *limitedListener) take(conn net.Conn) *limitedConn {
-	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fresh[source] >= freshLimit {
-		return nil
-	}
-	select {
-	case l.slots <- struct{}{}:
-	default:
-		return nil
-	}
-	if l.fresh == nil {
-		l.fresh = map[netip.Addr]int{}
-	}
-	l.fresh[source]++
-	return &limitedConn{
-		Conn:    conn,
-		release: sync.OnceFunc(func() { <-l.slots }),
-		proved: sync.OnceFunc(func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.fresh[source]--; l.fresh[source] <= 0 {
-				delete(l.fresh, source)
-			}
-		}),
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	release, proved func()
-}
-
-func (c *limitedConn) Close() error {
-	c.proved()
-	c.release()
-	return c.Conn.Close()
-}
-
-// authenticatedState is told of connections by the HTTP server: one that has
-// sent a request is through the handshake, and so the controller's.
-func authenticatedState(conn net.Conn, state http.ConnState) {
-	if secured, ok := conn.(*tls.Conn); ok && state == http.StateActive {
-		if limited, ok := secured.NetConn().(*limitedConn); ok {
-			limited.proved()
-		}
-	}
-}
-
-// freshLimit bounds the connections of one source before their handshake.
-const freshLimit = 32
-
-// peerLimit and totalLimit bound the channels that one agent splices: a pair of
-// controllers needs one, and a second while one replaces the other.
-const (
-	peerLimit  = 8
-	totalLimit = 512
-)
-
-// splices are the running ones.
-type splices struct {
-	mu   sync.Mutex
-	ends map[*spliceEnd]struct{}
-}
-
-// enter registers a splice towards a peer.
-func (s *splices) enter(peer netip.Addr) (*spliceEnd, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	same := 0
-	for e := range s.ends {
-		if e.peer == peer {
-			same++
-		}
-	}
-	if same >= peerLimit || len(s.ends) >= totalLimit {
-		return nil, errors.New("too many channels are open; close one first")
-	}
-	if s.ends == nil {
-		s.ends = map[*spliceEnd]struct{}{}
-	}
-	e := &spliceEnd{all: s, peer: peer, stop: make(chan struct{})}
-	s.ends[e] = struct{}{}
-	return e, nil
-}
-
-// keep ends the splices of peers that are not wanted any more.
-func (s *splices) keep(wanted func(netip.Addr) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for e := range s.ends {
-		if !wanted(e.peer) {
-			e.end()
-		}
-	}
+	return dialer.DialContext(ctx, "tcp", channelAt(to).String())
 }

@@ -1,10 +1,10 @@
 package agentapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,6 +14,9 @@ import (
 // spliceIdle is how long a splice may be silent in both directions. A living
 // channel sends keepalives far more often.
 const spliceIdle = 5 * time.Minute
+
+// spliceBuffer in bytes, one per direction: a hub may hold many splices.
+const spliceBuffer = 8 << 10
 
 // halfCloser is a connection whose write side can end by itself: TCP and TLS.
 type halfCloser interface {
@@ -32,7 +35,8 @@ func (r readsFirst) Read(b []byte) (int, error) { return r.reader.Read(b) }
 // spliceEnd is one running splice.
 type spliceEnd struct {
 	all      *splices
-	peer     netip.Addr
+	passage  passage
+	group    group
 	stop     chan struct{}
 	stopOnce sync.Once
 }
@@ -43,6 +47,22 @@ func (e *spliceEnd) leave() {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
 	delete(e.all.ends, e)
+}
+
+// closing closes a connection when the splice is told to stop or the context
+// ends, until the returned function is called.
+func (e *spliceEnd) closing(ctx context.Context, conn net.Conn) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ctx.Done():
+			conn.Close()
+		case <-e.stop:
+			conn.Close()
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
 }
 
 // splice copies both ways until both ends have ended, one fails, nothing moves
@@ -78,7 +98,7 @@ var errIdle = errors.New("idle")
 // copyHalf copies one direction and hands its end on. A nil error is an
 // orderly end.
 func copyHalf(to, from halfCloser, active *atomic.Int64, idle time.Duration) error {
-	buffer := make([]byte, 32<<10)
+	buffer := make([]byte, spliceBuffer)
 	for {
 		if err := from.SetReadDeadline(time.Now().Add(idle)); err != nil {
 			return err
