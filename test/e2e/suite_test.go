@@ -4,8 +4,9 @@
 // The tests need the programs and images that `make images` builds, and root.
 // They take the lab over: one that runs is removed first. Environment:
 //
-//	WEFT_E2E_FULL=1   also combined cases, and five minutes instead of seconds
-//	                  between the two halves of a peering
+//	WEFT_E2E_FULL=1   also combined cases, five minutes instead of seconds
+//	                  between the two halves of a peering, and outages as long
+//	                  as what has to outlive them promises
 //	WEFT_E2E_REUSE=1  use the lab that runs, with what is installed in it, and
 //	                  leave it running: for working on one case
 //
@@ -16,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,10 +40,11 @@ const (
 func full() bool  { return os.Getenv("WEFT_E2E_FULL") == "1" }
 func reuse() bool { return os.Getenv("WEFT_E2E_REUSE") == "1" }
 
-// suite is a lab of two clusters with Weft in both.
+// suite is a lab of two or three clusters with Weft in all.
 type suite struct {
 	lab   testbed.Lab
 	a, b  *testbed.Cluster
+	c     *testbed.Cluster // nil where there are two
 	hosts map[string][]testbed.Host
 }
 
@@ -57,8 +60,9 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// start brings a lab up and installs Weft; extra are more arguments of
-// `weftctl install` by cluster. When the test ends, the lab is removed.
+// start brings a lab of two clusters up, if options ask for no other number, and
+// installs Weft; extra are more arguments of `weftctl install` by cluster. When
+// the test ends, the lab is removed.
 func start(t *testing.T, options testbed.LabOptions, extra map[string][]string) *suite {
 	t.Helper()
 	require.Zero(t, os.Geteuid(), "run as root: the lab makes network namespaces")
@@ -70,18 +74,31 @@ func start(t *testing.T, options testbed.LabOptions, extra map[string][]string) 
 	if !reuse() {
 		require.NoError(t, s.lab.Down(ctx))
 	}
-	options.Clusters, options.Nodes = 2, 2
+	options.Clusters, options.Nodes = max(2, options.Clusters), 2
 	t.Cleanup(func() { s.end(t) })
 	require.NoError(t, s.lab.Up(ctx, options))
-	require.NoError(t, s.lab.Link(ctx, "a", "b", roundTrip))
-	s.a, err = s.lab.Open(ctx, "a")
-	require.NoError(t, err)
-	s.b, err = s.lab.Open(ctx, "b")
-	require.NoError(t, err)
+	s.open(t, ctx, options.Clusters)
 	require.NoError(t, s.lab.LoadImages(ctx))
 	s.install(t, extra)
 	s.startPods(t)
 	return s
+}
+
+// open sets the links and reaches the API servers.
+func (s *suite) open(t *testing.T, ctx context.Context, clusters int) {
+	t.Helper()
+	names := []string{"a", "b", "c"}[:clusters]
+	for _, span := range testbed.Triangle() {
+		if slices.Contains(names, span.A) && slices.Contains(names, span.B) {
+			require.NoError(t, s.lab.Link(ctx, span.A, span.B, span.RTT))
+		}
+	}
+	opened, err := s.lab.OpenAll(ctx, names...)
+	require.NoError(t, err)
+	s.a, s.b = opened[0], opened[1]
+	if clusters > 2 {
+		s.c = opened[2]
+	}
 }
 
 // end keeps evidence of a failure and removes the lab.
@@ -91,7 +108,7 @@ func (s *suite) end(t *testing.T) {
 	if t.Failed() {
 		folder := s.lab.Out("e2e", t.Name())
 		t.Logf("logs and state are in %s", folder)
-		if err := testbed.CollectLogs(ctx, folder, s.a, s.b); err != nil {
+		if err := testbed.CollectLogs(ctx, folder, s.clusters()...); err != nil {
 			t.Log(err)
 		}
 	}
@@ -100,7 +117,13 @@ func (s *suite) end(t *testing.T) {
 	}
 }
 
-func (s *suite) clusters() []*testbed.Cluster { return []*testbed.Cluster{s.a, s.b} }
+func (s *suite) clusters() []*testbed.Cluster {
+	clusters := []*testbed.Cluster{s.a, s.b}
+	if s.c != nil {
+		clusters = append(clusters, s.c)
+	}
+	return clusters
+}
 
 func (s *suite) install(t *testing.T, extra map[string][]string) {
 	t.Helper()
@@ -128,8 +151,13 @@ func (s *suite) startPods(t *testing.T) {
 // server seeing the client's address in its own cluster's view.
 func (s *suite) matrix(t *testing.T) {
 	t.Helper()
+	s.matrixOf(t, "a", "b")
+}
+
+func (s *suite) matrixOf(t *testing.T, a, b string) {
+	t.Helper()
 	ctx := bounded(t, 5*time.Minute)
-	pairs, err := measure.Pairs(ctx, s.hosts["a"], s.hosts["b"])
+	pairs, err := measure.Pairs(ctx, s.hosts[a], s.hosts[b])
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(pairs), 8)
 	for _, pair := range pairs {

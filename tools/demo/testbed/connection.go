@@ -1,7 +1,9 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +38,7 @@ func (c *Cluster) Apply(ctx context.Context, manifest string) error {
 }
 
 // WaitPhase waits until a connection has a phase and its condition Connected a
-// reason; an empty reason is any. It returns the connection.
+// reason, and returns it; an empty phase or reason is any.
 func (c *Cluster) WaitPhase(ctx context.Context, name string, phase v1alpha1.ConnectionPhase, reason string, limit time.Duration) (v1alpha1.ForeignClusterConnection, error) {
 	var fcc v1alpha1.ForeignClusterConnection
 	last := "it does not exist"
@@ -45,7 +48,7 @@ func (c *Cluster) WaitPhase(ctx context.Context, name string, phase v1alpha1.Con
 			return false, nil
 		}
 		last = DescribeConnection(fcc)
-		return fcc.Status.Phase == phase && (reason == "" || connected(fcc).Reason == reason), nil
+		return (phase == "" || fcc.Status.Phase == phase) && (reason == "" || ConnectionReason(fcc).Reason == reason), nil
 	})
 	if err != nil {
 		return fcc, fmt.Errorf("wait %s for foreignclusterconnection/%s of cluster %s to be %s %s: %s", limit, name, c.Name, phase, reason, last)
@@ -55,20 +58,22 @@ func (c *Cluster) WaitPhase(ctx context.Context, name string, phase v1alpha1.Con
 
 // DescribeConnection says in one line how far a connection has come.
 func DescribeConnection(fcc v1alpha1.ForeignClusterConnection) string {
-	condition := connected(fcc)
-	parts := []string{fmt.Sprintf("phase %q, reason %q: %s", fcc.Status.Phase, condition.Reason, condition.Message)}
+	condition := ConnectionReason(fcc)
+	parts := []string{fmt.Sprintf("%s (%s: %s)", fcc.Status.Phase, condition.Reason, condition.Message)}
 	for _, side := range fcc.Status.Sides {
-		parts = append(parts, fmt.Sprintf("%s is %s, sends by path %q", side.Name, side.State, side.ActivePath))
+		parts = append(parts, fmt.Sprintf("%s %s, path %s, round trip %.1f ms directly, %.1f ms through the hub", side.Name, side.State,
+			cmp.Or(side.ActivePath, "unknown"), float64(side.DirectRTTMicroseconds)/1000, float64(side.HubRTTMicroseconds)/1000))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// connected is the condition that carries the reason of a connection's phase.
-func connected(fcc v1alpha1.ForeignClusterConnection) (condition struct{ Reason, Message string }) {
+// ConnectionReason is the condition that carries the reason of a connection's
+// phase; it is empty before there is one.
+func ConnectionReason(fcc v1alpha1.ForeignClusterConnection) metav1.Condition {
 	if found := meta.FindStatusCondition(fcc.Status.Conditions, v1alpha1.ConditionConnected); found != nil {
-		condition.Reason, condition.Message = found.Reason, found.Message
+		return *found
 	}
-	return condition
+	return metav1.Condition{}
 }
 
 // Disconnect deletes a connection and waits until it is gone.
@@ -105,6 +110,39 @@ func (c *Cluster) WaitVia(ctx context.Context, foreign, via string, limit time.D
 	})
 	if err != nil {
 		return fmt.Errorf("wait %s for cluster %s to reach %s through %s: %s", limit, c.Name, foreign, via, last)
+	}
+	return nil
+}
+
+// WaitPolicy waits until the agents are told which paths to a foreign cluster
+// traffic may take.
+func (c *Cluster) WaitPolicy(ctx context.Context, foreign string, want v1alpha1.PathPolicy, limit time.Duration) error {
+	var neighbor v1alpha1.Neighbor
+	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKey{Name: foreign}, &neighbor)
+		return err == nil && cmp.Or(neighbor.Spec.Paths, v1alpha1.PathAny) == want, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait %s for neighbor/%s of cluster %s to have paths %s: they are %q", limit, foreign, c.Name, want, neighbor.Spec.Paths)
+	}
+	return nil
+}
+
+// WaitNotIntroduced waits until no introduction of a foreign cluster stands, and
+// its direct link is gone.
+func (c *Cluster) WaitNotIntroduced(ctx context.Context, foreign string, limit time.Duration) error {
+	var fcl v1alpha1.ForeignCluster
+	var neighbor v1alpha1.Neighbor
+	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
+		key := client.ObjectKey{Name: foreign}
+		if err := errors.Join(c.Get(ctx, key, &fcl), c.Get(ctx, key, &neighbor)); err != nil {
+			return false, nil
+		}
+		return len(fcl.Spec.IntroducedBy)+len(fcl.Status.Introductions)+len(neighbor.Spec.Peers) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait %s for cluster %s to have no introduction of %s: it is introduced by %v (%v), and neighbor/%s has %d gateways",
+			limit, c.Name, foreign, fcl.Spec.IntroducedBy, fcl.Status.Introductions, foreign, len(neighbor.Spec.Peers))
 	}
 	return nil
 }

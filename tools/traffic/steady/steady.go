@@ -21,8 +21,9 @@ const (
 	maxDuration = time.Hour
 	// dialTimeout bounds the opening of the connection.
 	dialTimeout = 10 * time.Second
-	// drain is how long the last bytes may take.
-	drain = 15 * time.Second
+	// drain is how long the last bytes may take: after an outage, TCP backs off for
+	// as long as that was.
+	drain = 30 * time.Second
 )
 
 // Request is a connection to hold.
