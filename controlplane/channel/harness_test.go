@@ -41,8 +41,11 @@ type end struct {
 	stopped  chan struct{}
 
 	mu sync.Mutex
-	// routes to other ends; none: the tunnel is down.
+	// routes to other ends; none: the tunnel is down. Those in hubs are through a
+	// hub. A dial to "" lasts until its context ends, as packets do that nobody
+	// answers.
 	routes  map[netip.Addr]string
+	hubs    map[netip.Addr]string
 	changes chan struct{}
 }
 
@@ -80,7 +83,7 @@ func startEnd(t *testing.T, key ed25519.PrivateKey, listener net.Listener) *end 
 	require.NoError(t, err)
 	e := &end{
 		t: t, key: key, id: idOf(key), listener: listener, stopped: make(chan struct{}),
-		routes: map[netip.Addr]string{}, changes: make(chan struct{}, 1),
+		routes: map[netip.Addr]string{}, hubs: map[netip.Addr]string{}, changes: make(chan struct{}, 1),
 	}
 	e.Manager = New(Options{
 		Self: e.id, Certificate: certificate, Dialer: e, Timing: quick, Now: time.Now,
@@ -106,9 +109,16 @@ func (e *end) stop() {
 func (e *end) Dial(ctx context.Context, route Route, _ int) (net.Conn, error) {
 	e.mu.Lock()
 	address, ok := e.routes[route.Target]
+	if route.Hub.IsValid() {
+		address, ok = e.hubs[route.Target]
+	}
 	e.mu.Unlock()
-	if !ok {
+	switch {
+	case !ok:
 		return nil, errors.New("the tunnel is down")
+	case address == "":
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	var dialer net.Dialer
 	return dialer.DialContext(ctx, "tcp", address)

@@ -31,7 +31,8 @@ type Dialer interface {
 type Timing struct {
 	// HigherWaits is how long the greater identity leaves dialing to the lower.
 	HigherWaits time.Duration
-	// Attempt bounds one attempt to dial, greeting included.
+	// Attempt bounds the dialing of an attempt, and its greeting. Where there is a
+	// way through a hub as well, it bounds both together on the direct one.
 	Attempt time.Duration
 	// BackoffMin and BackoffMax bound the pause between two attempts.
 	BackoffMin, BackoffMax time.Duration
@@ -68,7 +69,7 @@ type Peer struct {
 	Identity v1alpha1.Identity
 	// Name is local, for logs.
 	Name string
-	// Routes to the peer's gateways, the best first.
+	// Routes to the peer's gateways. The direct ones are tried first.
 	Routes []Route
 	// Say is our side: sent when it changes.
 	Say Snapshot
@@ -76,10 +77,12 @@ type Peer struct {
 
 // Status is what the manager knows of a peer.
 type Status struct {
-	// Connected since Since; Dialed says that this end dialed.
+	// Connected since Since; Dialed says that this end dialed, and over which
+	// Route.
 	Connected bool
 	Since     time.Time
 	Dialed    bool
+	Route     Route
 	// Problem is why the last attempt failed, empty while connected.
 	Problem string
 	// Left: the peer said goodbye and has not come back.

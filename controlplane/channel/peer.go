@@ -74,7 +74,7 @@ func (p *peer) status() Status {
 		Said: p.said, Refused: p.refused, LeftOut: p.leftOut, PeerRefused: p.peerRefused,
 	}
 	if p.current != nil {
-		s.Dialed, s.Acknowledged, s.Problem = p.current.dialed, p.acked, ""
+		s.Dialed, s.Route, s.Acknowledged, s.Problem = p.current.dialed, p.current.route, p.acked, ""
 	}
 	return s
 }

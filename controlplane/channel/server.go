@@ -67,7 +67,7 @@ func (s *server) Exchange(stream grpc.BidiStreamingServer[channelv1.Envelope, ch
 		return status.Error(codes.PermissionDenied, "this cluster has no ForeignCluster with your identity")
 	}
 	if err := awaitHello(stream, s.manager.options.Timing.Attempt); err != nil {
-		p.failed(explain(err))
+		p.failed(explain(err, Route{}))
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	session := newSession(p, stream, false)

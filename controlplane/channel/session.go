@@ -33,6 +33,8 @@ type session struct {
 	peer   *peer
 	stream stream
 	dialed bool
+	// route that it was dialed over.
+	route Route
 
 	once   sync.Once
 	done   chan struct{}
