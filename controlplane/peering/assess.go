@@ -6,6 +6,7 @@ package peering
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -30,9 +31,9 @@ func (v Verdict) Usable() bool {
 }
 
 // Assess checks a ForeignCluster against its identity, our own and all others.
-// said is the record that came over the channel, if any. A bad record in the
-// spec does not take back a good one that is known already.
-func Assess(fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignCluster, self v1alpha1.Identity, said string) Verdict {
+// said are records that came over channels; empty ones count as none. A bad record
+// in the spec does not take back a good one that is known already.
+func Assess(fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignCluster, self v1alpha1.Identity, said ...string) Verdict {
 	if fc.Spec.Identity == self {
 		return Verdict{Reason: ReasonOwnIdentity, Message: "this is the identity of this cluster itself: use the record of the other cluster (weftctl record, run there)"}
 	}
@@ -43,8 +44,8 @@ func Assess(fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignCluster, self v1a
 	} else {
 		v.Record, v.Token = record, fc.Spec.Record
 	}
-	for _, token := range []string{fc.Status.Record, said} {
-		if token == "" {
+	for _, token := range append([]string{fc.Status.Record}, said...) {
+		if token == "" || token == v.Token {
 			continue
 		}
 		if other, err := verify(token, fc.Spec.Identity); err == nil && other.NewerThan(v.Record) {
@@ -52,10 +53,25 @@ func Assess(fc *v1alpha1.ForeignCluster, all []v1alpha1.ForeignCluster, self v1a
 		}
 	}
 	if v.Valid {
-		v.Message = fmt.Sprintf("signed by the identity; cluster %s, %s", v.Record.ClusterID, plural(len(v.Record.Gateways), "gateway"))
+		v.Message = fmt.Sprintf("signed by the identity; cluster %s, %s%s", v.Record.ClusterID, plural(len(v.Record.Gateways), "gateway"), maker(fc))
 	}
 	relate(&v, fc, all)
 	return v
+}
+
+// maker says why the controller made a ForeignCluster, and what ends it.
+func maker(fc *v1alpha1.ForeignCluster) string {
+	if fc.Spec.MadeByAdmin() {
+		return ""
+	}
+	var why []string
+	if hubs := fc.Spec.ReachedThrough; len(hubs) > 0 {
+		why = append(why, "hub "+strings.Join(hubs, ", ")+" leads to it (spec.access.transit.useAsHub there)")
+	}
+	if by := fc.Spec.IntroducedBy; len(by) > 0 {
+		why = append(why, strings.Join(by, ", ")+" introduces it (spec.access.introductions there)")
+	}
+	return "; weft-controller made this object, and makes it again if it is deleted, because " + strings.Join(why, ", and ")
 }
 
 func verify(token string, id v1alpha1.Identity) (*identity.Record, error) {

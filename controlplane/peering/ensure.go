@@ -1,9 +1,13 @@
 package peering
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +23,17 @@ type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
+// errNoWay: there is neither a tunnel to a cluster nor a hub.
+var errNoWay = errors.New("no way leads to the cluster yet")
+
+// crowded names clusters whose rows do not fit beside the others.
+type crowded struct{ clusters []string }
+
+func (c crowded) Error() string {
+	return fmt.Sprintf("the Neighbor holds no more than %d rows, so there are none for %s: use fewer gateways, or let fewer clusters be reached through this one",
+		maxRows, strings.Join(c.clusters, ", "))
+}
+
 // ensureNeighbor makes the Neighbor what it should be. Its second result says
 // which network found no prefix; the others are in place.
 func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignCluster, s *snapshot, record *identity.Record, said channel.Snapshot) (*v1alpha1.Neighbor, error, error) {
@@ -30,27 +45,65 @@ func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignClu
 		}
 		existing = &neighbor.Spec
 	}
-	networks := said.Networks
-	if networks == nil {
-		networks = networksOf(existing)
+	hubs := s.hubsOf(fc)
+	if existing == nil && !direct(fc) && len(hubs) == 0 {
+		return nil, nil, errNoWay
 	}
-	p := &prefixes{store: r.Claims, config: s.config, existing: existing, record: record, avoid: r.avoid(s), neighbors: r.listNeighbors}
+	networks := s.exported(fc)
+	if networks == nil && existing != nil {
+		networks = networksOf(existing.Networks)
+	}
+	behind := s.behind(fc)
+	p := &prefixes{store: r.Claims, config: s.config, existing: existing, record: record, direct: direct(fc), behind: behind, avoid: r.avoid(s), neighbors: r.listNeighbors}
 	views, wires, prefixProblem := p.resolve(ctx, networks)
 	index, err := r.clusterIndex(ctx, existing)
 	if err != nil {
 		return nil, nil, err
 	}
-	spec, err := buildNeighbor(neighborInput{
-		Record: record, Existing: existing, Index: index, Access: fc.Spec.Access,
-		Views: views, Wires: wires,
+	spec, leftOut, err := buildNeighbor(neighborInput{
+		Record: record, Existing: existing, Index: index,
+		Direct: direct(fc), Pods: s.podsOf(fc), Paths: pathPolicy(fc, said.OffDirect),
+		Views: withHeld(views, existing, s.neighbors), Wires: wires, Behind: behind, Forwarded: s.forwarded(fc),
 		OwnNetworks: s.config.Status.Networks, OwnGateways: ownGateways(s.nodes),
-		Offers: said.Offers, MTU: said.MTU,
+		Offers: said.Offers, MTU: s.mtuOf(fc, said.MTU),
 	})
 	if err != nil {
 		return nil, nil, hopeless{fmt.Errorf("peer with %s: %w", fc.Name, err)}
 	}
+	if len(leftOut) > 0 {
+		prefixProblem = firstOf(prefixProblem, crowded{leftOut})
+	}
 	neighbor, err = r.writeNeighbor(ctx, fc.Name, neighbor, spec)
 	return neighbor, prefixProblem, err
+}
+
+// withHeld adds to the views those of networks that are not exported any more
+// while rows of other neighbors name them: the rows go first.
+func withHeld(views []v1alpha1.ViewNetwork, existing *v1alpha1.NeighborSpec, neighbors []v1alpha1.Neighbor) []v1alpha1.ViewNetwork {
+	if existing == nil {
+		return views
+	}
+	held := map[int32]bool{}
+	for i := range neighbors {
+		if neighbors[i].Spec.ClusterIndex == existing.ClusterIndex {
+			continue
+		}
+		for _, row := range neighbors[i].Spec.Rows {
+			if row.OriginIndex == existing.ClusterIndex {
+				held[row.NetworkIndex] = true
+			}
+		}
+	}
+	for _, n := range views {
+		delete(held, n.Index)
+	}
+	for _, n := range existing.Networks {
+		if held[n.Index] {
+			views = append(views, n)
+		}
+	}
+	slices.SortFunc(views, func(a, b v1alpha1.ViewNetwork) int { return cmp.Compare(a.Index, b.Index) })
+	return views
 }
 
 func (r *Reconciler) clusterIndex(ctx context.Context, existing *v1alpha1.NeighborSpec) (int32, error) {

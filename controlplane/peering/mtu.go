@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,18 +16,15 @@ import (
 // linksNamed is how many links a message names at most.
 const linksNamed = 8
 
-// mtuFinding says whether packets of full size cross the links whole. Its second
-// result is false while nothing is known: no link is up.
-func mtuFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View) (finding, bool) {
-	if !bothSides(spec.Rows) {
+// mtuFinding says whether packets of full size cross the paths whole. Its second
+// result is false while nothing is known: no path is up.
+func mtuFinding(w ways, view measure.View) (finding, bool) {
+	if !w.ready {
 		return finding{}, false // what was read is from before a re-peering
 	}
 	var lost, fragmented []agent.Path
 	up := false
-	for _, l := range view.Paths {
-		if l.ClusterIndex != spec.ClusterIndex || l.Cluster != name {
-			continue
-		}
+	for _, l := range w.paths(view) {
 		up = up || l.State == v1alpha1.PathUp
 		if l.LargeLost {
 			lost = append(lost, l)
@@ -48,14 +44,17 @@ func mtuFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View) (fi
 	return yes(ReasonWhole, "packets of full size cross in one piece"), up
 }
 
-// nameLinks as weftctl does: own gateway, remote gateway.
+// nameLinks as weftctl does: own gateway, remote gateway, and the hub, if it is
+// one's.
 func nameLinks(links []agent.Path) string {
-	slices.SortFunc(links, func(a, b agent.Path) int {
-		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
-	})
+	slices.SortFunc(links, comparePaths)
 	var names []string
 	for _, l := range links[:min(len(links), linksNamed)] {
-		names = append(names, fmt.Sprintf("%d-%d", l.OwnGateway, l.RemoteGateway))
+		name := fmt.Sprintf("%d-%d", l.OwnGateway, l.RemoteGateway)
+		if !l.Direct() {
+			name += " of " + l.Via
+		}
+		names = append(names, name)
 	}
 	text := "link " + strings.Join(names, ", ")
 	if more := len(links) - len(names); more > 0 {
@@ -66,8 +65,8 @@ func nameLinks(links []agent.Path) string {
 
 // stateMTU fills in condition MTUSound. What gateways that cannot be read said
 // last is not taken back.
-func stateMTU(fc *v1alpha1.ForeignCluster, spec *v1alpha1.NeighborSpec, view measure.View) {
-	f, known := mtuFinding(fc.Name, spec, view)
+func stateMTU(fc *v1alpha1.ForeignCluster, w ways, view measure.View) {
+	f, known := mtuFinding(w, view)
 	switch {
 	case known && f.status == metav1.ConditionFalse:
 	case len(view.Unreadable) > 0:

@@ -16,7 +16,7 @@ import (
 // MTUSound names the links on which packets of full size do not cross whole,
 // their cause and their remedy, and only those of this neighbor.
 func TestMTUSound(t *testing.T) {
-	both := []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs, NetworkIndex: 1}}
+	ready, early := ways{name: "b", index: 7, direct: true, ready: true}, ways{name: "b", index: 7, direct: true}
 	up := func(gateway int32) agent.Path { return link(gateway, v1alpha1.PathUp, 500) }
 	lossy := up(2)
 	lossy.LargeLost = true
@@ -37,21 +37,21 @@ func TestMTUSound(t *testing.T) {
 	const why = "the underlay's MTU between the gateways is smaller than the nodes say"
 	const remedy = "; lower the MTU of the gateways' interface"
 	tests := map[string]struct {
-		rows  []v1alpha1.Row
+		ways  ways
 		view  measure.View
 		known bool
 		want  finding
 	}{
-		"whole":          {both, measure.View{Paths: []agent.Path{up(1), stranger}, Fragmenting: fragmenting()}, true, yes(ReasonWhole, "packets of full size cross in one piece")},
-		"nothing up":     {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0), stranger}}, false, finding{}},
-		"before peering": {both[:1], measure.View{Paths: []agent.Path{up(1)}, Fragmenting: fragmenting(1)}, false, finding{}},
-		"fragments":      {both, measure.View{Paths: []agent.Path{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
-		"many":           {both, measure.View{Paths: many, Fragmenting: fragmenting(all...)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
-		"lost":           {both, measure.View{Paths: []agent.Path{up(1), lossy}, Fragmenting: fragmenting(1)}, true, no(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
+		"whole":          {ready, measure.View{Paths: []agent.Path{up(1), stranger}, Fragmenting: fragmenting()}, true, yes(ReasonWhole, "packets of full size cross in one piece")},
+		"nothing up":     {ready, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0), stranger}}, false, finding{}},
+		"before peering": {early, measure.View{Paths: []agent.Path{up(1)}, Fragmenting: fragmenting(1)}, false, finding{}},
+		"fragments":      {ready, measure.View{Paths: []agent.Path{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
+		"many":           {ready, measure.View{Paths: many, Fragmenting: fragmenting(all...)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
+		"lost":           {ready, measure.View{Paths: []agent.Path{up(1), lossy}, Fragmenting: fragmenting(1)}, true, no(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, known := mtuFinding("b", &v1alpha1.NeighborSpec{ClusterIndex: 7, Rows: test.rows}, test.view)
+			got, known := mtuFinding(test.ways, test.view)
 			require.Equal(t, test.known, known)
 			if known {
 				require.Equal(t, test.want, got)
@@ -63,11 +63,11 @@ func TestMTUSound(t *testing.T) {
 // The condition comes with the first link that is up, goes with the last, and
 // stays as it is while a gateway cannot be read. Connected does not depend on it.
 func TestMTUConditionFollowsWhatIsKnown(t *testing.T) {
-	spec := &v1alpha1.NeighborSpec{ClusterIndex: 7, Rows: []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs}}}
+	w := ways{name: "b", index: 7, direct: true, ready: true}
 	var fc v1alpha1.ForeignCluster
 	fc.Name = "b"
 	status := func(view measure.View) metav1.ConditionStatus {
-		stateMTU(&fc, spec, view)
+		stateMTU(&fc, w, view)
 		if c := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionMTUSound); c != nil {
 			return c.Status
 		}
@@ -84,7 +84,7 @@ func TestMTUConditionFollowsWhatIsKnown(t *testing.T) {
 	require.Empty(t, status(down))
 	require.Equal(t, metav1.ConditionTrue, status(up))
 	require.Equal(t, metav1.ConditionFalse, status(fragmenting))
-	require.Equal(t, metav1.ConditionTrue, connectedFinding("b", spec, fragmenting, yes(ReasonReady, ""), channel.Status{}).status)
+	require.Equal(t, metav1.ConditionTrue, connectedFinding(w, fragmenting, yes(ReasonReady, ""), channel.Status{}).status)
 	require.Equal(t, metav1.ConditionFalse, status(unreadable))
 	require.Equal(t, metav1.ConditionFalse, status(half), "it may be the unreadable gateway's link")
 	require.Equal(t, metav1.ConditionTrue, status(up))

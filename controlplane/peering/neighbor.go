@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -18,10 +19,11 @@ const (
 	maxRows         = 4096 // NeighborSpec.rows
 )
 
-// wireKey names what a wire prefix is for: a network of the neighbor as it
-// enters from one of its gateways.
+// wireKey names what a wire prefix is for: a network of the neighbor itself
+// (origin 0) or of a cluster behind it, as it enters from one of its gateways.
 type wireKey struct {
 	Gateway int32
+	Origin  int32
 	CIDR    v1alpha1.CIDR
 }
 
@@ -30,10 +32,16 @@ type neighborInput struct {
 	Record   *identity.Record
 	Existing *v1alpha1.NeighborSpec // nil before the first time
 	Index    int32
-	Access   v1alpha1.AccessSpec
+	// Direct: there are tunnels to it.
+	Direct bool
+	Pods   v1alpha1.PodAccess
+	Paths  v1alpha1.PathPolicy
 	// Views of the neighbor's networks, and the wire prefixes that we chose.
 	Views []v1alpha1.ViewNetwork
 	Wires map[wireKey]netip.Prefix
+	// Behind are the clusters that we reach through it, Forwarded those that it
+	// reaches through us; both by index.
+	Behind, Forwarded []origin
 	// Own networks and gateway ids of this cluster.
 	OwnNetworks []v1alpha1.OwnNetwork
 	OwnGateways []int32
@@ -43,32 +51,79 @@ type neighborInput struct {
 	MTU    int32 // 0: not told
 }
 
+// gateways of the neighbor that tunnels lead to.
+func (in *neighborInput) gateways() []identity.Gateway {
+	if !in.Direct {
+		return nil
+	}
+	return in.Record.Gateways
+}
+
 // buildNeighbor returns what the agents need to know. It is deterministic, so
-// that equal input makes no new generation.
-func buildNeighbor(in neighborInput) (v1alpha1.NeighborSpec, error) {
+// that equal input makes no new generation. Clusters behind the neighbor (or
+// behind us) whose rows do not fit are left out, and named.
+func buildNeighbor(in neighborInput) (v1alpha1.NeighborSpec, []string, error) {
 	spec := v1alpha1.NeighborSpec{
 		ClusterID:    in.Record.ClusterID,
 		Identity:     in.Record.Identity(),
 		ClusterIndex: in.Index,
-		Access:       v1alpha1.NeighborAccess{Pods: in.Access.Pods},
-		Paths:        v1alpha1.PathAny,
-		Peers:        peersOf(in.Record),
+		Access:       v1alpha1.NeighborAccess{Pods: in.Pods},
+		Paths:        in.Paths,
 		Networks:     in.Views,
 		MTU:          in.MTU,
+		Transit:      transitOf(in.Forwarded),
+	}
+	if in.Direct {
+		spec.Peers = peersOf(in.Record)
 	}
 	if spec.Access.Pods == "" {
 		spec.Access.Pods = v1alpha1.PodAccessNone
 	}
-	if in.MTU == 0 && in.Existing != nil {
-		spec.MTU = in.Existing.MTU
+	if spec.Paths == "" {
+		spec.Paths = v1alpha1.PathAny
 	}
-	spec.Rows = append(ourRows(in), theirRows(in)...)
+	own, others := splitRows(append(ourRows(&in), theirRows(&in)...), in.Index)
+	if len(own) > maxRows {
+		return spec, nil, fmt.Errorf("%d rows are needed for %d networks over %d gateways here and %d there; at most %d are possible: use fewer gateways or networks",
+			len(own), len(in.Views), len(in.OwnGateways), len(in.Record.Gateways), maxRows)
+	}
+	var leftOut []string
+	spec.Rows = own
+	for _, index := range slices.Sorted(maps.Keys(others)) {
+		if len(spec.Rows)+len(others[index]) > maxRows {
+			leftOut = append(leftOut, nameOf(index, in.Behind, in.Forwarded))
+			continue
+		}
+		spec.Rows = append(spec.Rows, others[index]...)
+	}
 	slices.SortFunc(spec.Rows, compareRows)
-	if len(spec.Rows) > maxRows {
-		return spec, fmt.Errorf("%d rows are needed for %d networks over %d gateways here and %d there; at most %d are possible: use fewer gateways or networks",
-			len(spec.Rows), len(in.Views), len(in.OwnGateways), len(in.Record.Gateways), maxRows)
+	return spec, leftOut, nil
+}
+
+// splitRows parts the rows of this cluster's and the neighbor's own networks from
+// those of others, by their index.
+func splitRows(rows []v1alpha1.Row, index int32) ([]v1alpha1.Row, map[int32][]v1alpha1.Row) {
+	var own []v1alpha1.Row
+	others := map[int32][]v1alpha1.Row{}
+	for _, row := range rows {
+		if row.OriginIndex == 0 || row.OriginIndex == index {
+			own = append(own, row)
+		} else {
+			others[row.OriginIndex] = append(others[row.OriginIndex], row)
+		}
 	}
-	return spec, nil
+	return own, others
+}
+
+func nameOf(index int32, lists ...[]origin) string {
+	for _, list := range lists {
+		for _, o := range list {
+			if o.Index == index {
+				return o.Name
+			}
+		}
+	}
+	return ""
 }
 
 func peersOf(record *identity.Record) []v1alpha1.NeighborPeer {
@@ -86,69 +141,6 @@ func peersOf(record *identity.Record) []v1alpha1.NeighborPeer {
 	}
 	slices.SortFunc(peers, func(a, b v1alpha1.NeighborPeer) int { return cmp.Compare(a.GatewayID, b.GatewayID) })
 	return peers
-}
-
-// ourRows map each view to the wire prefix that we chose, over every link.
-func ourRows(in neighborInput) []v1alpha1.Row {
-	var rows []v1alpha1.Row
-	for _, own := range in.OwnGateways {
-		for _, remote := range in.Record.Gateways {
-			for _, view := range in.Views {
-				wire, ok := in.Wires[wireKey{remote.ID, view.Original}]
-				if !ok {
-					continue
-				}
-				rows = append(rows, v1alpha1.Row{
-					Side: v1alpha1.RowOurs, OwnGateway: own, RemoteGateway: remote.ID,
-					OriginIndex: in.Index, NetworkIndex: view.Index,
-					Local: view.Local, Wire: v1alpha1.CIDR(wire.String()),
-				})
-			}
-		}
-	}
-	return rows
-}
-
-// theirRows map our networks to the wire prefixes that the peer chose. An offer
-// for what we do not (or no longer) have is passed over: the peer may be behind.
-func theirRows(in neighborInput) []v1alpha1.Row {
-	own := map[string]v1alpha1.OwnNetwork{}
-	for _, n := range in.OwnNetworks {
-		own[n.Name+" "+string(n.CIDR)] = n
-	}
-	remote := map[int32]bool{}
-	for _, g := range in.Record.Gateways {
-		remote[g.ID] = true
-	}
-	var rows []v1alpha1.Row
-	for _, o := range in.Offers {
-		n, known := own[o.Network+" "+o.CIDR.String()]
-		if o.Origin != "" || !known || !remote[o.SenderGateway] || !slices.Contains(in.OwnGateways, o.ReceiverGateway) {
-			continue
-		}
-		rows = append(rows, v1alpha1.Row{
-			Side: v1alpha1.RowTheirs, OwnGateway: o.ReceiverGateway, RemoteGateway: o.SenderGateway,
-			NetworkIndex: n.Index, Local: n.CIDR, Wire: v1alpha1.CIDR(o.Wire.String()),
-		})
-	}
-	if in.Offers == nil && in.Existing != nil {
-		return keptRows(in, remote)
-	}
-	return rows
-}
-
-// keptRows are the peer's rows as we know them from an earlier life.
-func keptRows(in neighborInput, remote map[int32]bool) []v1alpha1.Row {
-	var rows []v1alpha1.Row
-	for _, row := range in.Existing.Rows {
-		stillOwn := slices.ContainsFunc(in.OwnNetworks, func(n v1alpha1.OwnNetwork) bool {
-			return n.Index == row.NetworkIndex && n.CIDR == row.Local
-		})
-		if row.Side == v1alpha1.RowTheirs && stillOwn && remote[row.RemoteGateway] && slices.Contains(in.OwnGateways, row.OwnGateway) {
-			rows = append(rows, row)
-		}
-	}
-	return rows
 }
 
 func compareRows(a, b v1alpha1.Row) int {
@@ -182,11 +174,19 @@ func assignViewIndexes(views []v1alpha1.ViewNetwork, existing *v1alpha1.Neighbor
 	return out
 }
 
-// freeClusterIndex returns the lowest index that no neighbor has.
+// freeClusterIndex returns the lowest index that no neighbor has, and no row or
+// policy of another one still names.
 func freeClusterIndex(neighbors []v1alpha1.Neighbor) (int32, error) {
 	taken := map[int32]bool{}
 	for i := range neighbors {
-		taken[neighbors[i].Spec.ClusterIndex] = true
+		spec := &neighbors[i].Spec
+		taken[spec.ClusterIndex] = true
+		for _, index := range spec.Transit {
+			taken[index] = true
+		}
+		for _, row := range spec.Rows {
+			taken[row.OriginIndex] = true
+		}
 	}
 	for index := int32(1); index <= maxClusterIndex; index++ {
 		if !taken[index] {

@@ -77,18 +77,19 @@ func (c *cluster) turn(record *identity.Record, networks []channel.Network, own 
 	c.t.Helper()
 	config := &v1alpha1.FabricConfig{Spec: v1alpha1.FabricConfigSpec{Pools: []v1alpha1.CIDR{"100.64.0.0/10"}, WirePools: []v1alpha1.CIDR{"240.0.0.0/5"}}}
 	p := &prefixes{
-		store: c.store, config: config, existing: c.existing, record: record,
+		store: c.store, config: config, existing: c.existing, record: record, direct: true,
 		avoid:     func(context.Context) ([]netip.Prefix, error) { return []netip.Prefix{cidr("100.64.0.0/20")}, nil },
 		neighbors: func(context.Context) ([]v1alpha1.Neighbor, error) { return nil, nil },
 	}
 	views, wires, err := p.resolve(c.t.Context(), networks)
 	require.NoError(c.t, err)
-	spec, err := buildNeighbor(neighborInput{
-		Record: record, Existing: c.existing, Index: 7, Views: views, Wires: wires,
+	spec, leftOut, err := buildNeighbor(neighborInput{
+		Record: record, Existing: c.existing, Index: 7, Direct: true, Views: views, Wires: wires,
 		OwnNetworks: []v1alpha1.OwnNetwork{{Name: "pods", CIDR: "10.244.0.0/16", Index: 1}, {Name: "nodes", CIDR: "100.64.0.0/20", Index: 2}},
 		OwnGateways: own, Offers: offers,
 	})
 	require.NoError(c.t, err)
+	require.Empty(c.t, leftOut)
 	c.existing = &spec
 	return &spec
 }

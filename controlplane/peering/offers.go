@@ -9,28 +9,37 @@ import (
 	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
-// offersOf lists the wire prefixes of our rows as the peer must hear of them.
-func offersOf(spec *v1alpha1.NeighborSpec) []channel.Offer {
+// offersOf lists the wire prefixes of our rows as the peer must hear of them:
+// for its own networks, and for those of clusters behind it.
+func offersOf(spec *v1alpha1.NeighborSpec, behind []origin) []channel.Offer {
+	type index struct{ origin, network int32 }
 	type network struct {
-		name string
-		cidr netip.Prefix
+		origin v1alpha1.Identity
+		name   string
+		cidr   netip.Prefix
 	}
-	networks := map[int32]network{}
-	for _, n := range spec.Networks {
-		if cidr, err := netip.ParsePrefix(string(n.Original)); err == nil {
-			networks[n.Index] = network{n.Name, cidr}
+	networks := map[index]network{}
+	note := func(o origin) {
+		for _, n := range o.Networks {
+			if cidr, err := netip.ParsePrefix(string(n.Original)); err == nil {
+				networks[index{o.Index, n.Index}] = network{o.Identity, n.Name, cidr}
+			}
 		}
+	}
+	note(origin{Index: spec.ClusterIndex, Networks: spec.Networks})
+	for _, o := range behind {
+		note(o)
 	}
 	offers := []channel.Offer{}
 	for _, row := range spec.Rows {
-		n, known := networks[row.NetworkIndex]
+		n, known := networks[index{row.OriginIndex, row.NetworkIndex}]
 		wire, err := netip.ParsePrefix(string(row.Wire))
-		if row.Side != v1alpha1.RowOurs || row.OriginIndex != spec.ClusterIndex || !known || err != nil {
+		if row.Side != v1alpha1.RowOurs || !known || err != nil {
 			continue
 		}
 		offers = append(offers, channel.Offer{
 			ReceiverGateway: row.RemoteGateway, SenderGateway: row.OwnGateway,
-			Network: n.name, CIDR: n.cidr, Wire: wire,
+			Origin: n.origin, Network: n.name, CIDR: n.cidr, Wire: wire,
 		})
 	}
 	return offers

@@ -19,12 +19,16 @@ const (
 	// many: a peer that comes and goes makes it differ each time.
 	writeEvery = time.Second
 	writeBurst = 30
+	// A hub may make us know clusters this often, and in a burst of as many as it
+	// may tell at once: each leaves claims behind.
+	makeEvery = 30 * time.Second
+	makeBurst = channel.MaxReachables
 )
 
 // pace holds back what a peer provokes too often.
 type pace struct {
-	changes, writes *rate.Limiter
-	taken           channel.Snapshot
+	changes, writes, makes *rate.Limiter
+	taken                  channel.Snapshot
 }
 
 // take returns what to go by now and, if that is not what the peer said last,
@@ -49,4 +53,12 @@ func (p *pace) write(now time.Time) bool {
 		p.writes = rate.NewLimiter(rate.Every(writeEvery), writeBurst)
 	}
 	return p.writes.AllowN(now, 1)
+}
+
+// make reports whether an object may be made for the peer now.
+func (p *pace) make(now time.Time) bool {
+	if p.makes == nil {
+		p.makes = rate.NewLimiter(rate.Every(makeEvery), makeBurst)
+	}
+	return p.makes.AllowN(now, 1)
 }

@@ -76,7 +76,7 @@ func TestClaimsOfATurnAreBounded(t *testing.T) {
 		before := len(store.claims)
 		views, wires, err := newPrefixes(store, record, existing).resolve(t.Context(), networks)
 		require.LessOrEqual(t, len(store.claims)-before, claimsPerTurn)
-		spec, buildErr := buildNeighbor(neighborInput{Record: record, Existing: existing, Index: 1, Views: views, Wires: wires, OwnGateways: []int32{1}})
+		spec, _, buildErr := buildNeighbor(neighborInput{Record: record, Existing: existing, Index: 1, Direct: true, Views: views, Wires: wires, OwnGateways: []int32{1}})
 		require.NoError(t, buildErr)
 		existing = &spec
 		if err == nil {
@@ -89,7 +89,7 @@ func TestClaimsOfATurnAreBounded(t *testing.T) {
 
 func newPrefixes(store *claimStore, record *identity.Record, existing *v1alpha1.NeighborSpec) *prefixes {
 	return &prefixes{
-		store: store, record: record, existing: existing,
+		store: store, record: record, direct: true, existing: existing,
 		config:    &v1alpha1.FabricConfig{Spec: v1alpha1.FabricConfigSpec{Pools: []v1alpha1.CIDR{"100.64.0.0/10"}, WirePools: []v1alpha1.CIDR{"240.0.0.0/5"}}},
 		avoid:     func(context.Context) ([]netip.Prefix, error) { return nil, nil },
 		neighbors: func(context.Context) ([]v1alpha1.Neighbor, error) { return nil, nil },

@@ -28,6 +28,12 @@ const (
 // errMoreLater says that a turn has made as many claims as it may.
 var errMoreLater = errors.New("more prefixes are claimed in a moment")
 
+// network names one CIDR of a cluster.
+type network struct {
+	cluster    v1alpha1.Identity
+	name, cidr string
+}
+
 // prefixes finds the view of each network and the wire prefix of each network
 // and gateway. What the Neighbor has already it keeps, without a look at the
 // claims; only something new is claimed.
@@ -36,12 +42,16 @@ type prefixes struct {
 	config   *v1alpha1.FabricConfig
 	existing *v1alpha1.NeighborSpec
 	record   *identity.Record
+	// direct: tunnels lead to the gateways of the record.
+	direct bool
+	// behind are the clusters that are reached through it.
+	behind []origin
 	// avoid is computed when the first claim is needed, neighbors (uncached) read
 	// when the pools run dry.
 	avoid     func(context.Context) ([]netip.Prefix, error)
 	neighbors func(context.Context) ([]v1alpha1.Neighbor, error)
-	// wanted are the networks of this turn, by name and CIDR.
-	wanted map[string]bool
+	// wanted are the networks of this turn.
+	wanted map[network]bool
 	// claims is how many this turn has asked for.
 	claims int
 }
@@ -51,9 +61,14 @@ type prefixes struct {
 func (p *prefixes) resolve(ctx context.Context, networks []channel.Network) ([]v1alpha1.ViewNetwork, map[wireKey]netip.Prefix, error) {
 	var views []v1alpha1.ViewNetwork
 	var problem error
-	p.wanted = map[string]bool{}
+	p.wanted = map[network]bool{}
 	for _, n := range networks {
-		p.wanted[n.Name+" "+n.CIDR.String()] = true
+		p.wanted[network{p.record.Identity(), n.Name, n.CIDR.String()}] = true
+	}
+	for _, o := range p.behind {
+		for _, view := range o.Networks {
+			p.wanted[network{o.Identity, view.Name, string(view.Original)}] = true
+		}
 	}
 	for _, n := range networks {
 		local, err := p.view(ctx, n)
@@ -85,8 +100,8 @@ func (p *prefixes) view(ctx context.Context, n channel.Network) (netip.Prefix, e
 
 func (p *prefixes) wires(ctx context.Context, views []v1alpha1.ViewNetwork) (map[wireKey]netip.Prefix, error) {
 	wires := map[wireKey]netip.Prefix{}
-	if len(views) == 0 {
-		return wires, nil
+	if !p.direct || len(views) == 0 {
+		return wires, nil // nothing goes through a cluster of which nothing is known
 	}
 	known := p.knownWires()
 	shared, err := p.shared(ctx)
@@ -94,53 +109,79 @@ func (p *prefixes) wires(ctx context.Context, views []v1alpha1.ViewNetwork) (map
 		return wires, err
 	}
 	var problem error
-	for _, g := range p.record.Gateways {
-		for _, view := range views {
-			key := wireKey{g.ID, view.Original}
+	find := func(gateway int32, o origin, of string) {
+		for _, view := range o.Networks {
+			key := wireKey{gateway, o.Index, view.Original}
 			wire, ok := known[key]
 			if !ok {
-				wire, err = p.newWire(ctx, g.ID == shared, g.ID, view)
+				wire, err = p.newWire(ctx, gateway == shared, gateway, o, view)
 			}
 			if err != nil {
-				problem = firstOf(problem, fmt.Errorf("network %s (%s) gets no wire prefix for gateway %d: %w", view.Name, view.Original, g.ID, err))
+				problem = firstOf(problem, fmt.Errorf("network %s (%s)%s gets no wire prefix for gateway %d: %w", view.Name, view.Original, of, gateway, err))
 				continue
 			}
 			wires[key] = wire
 		}
 	}
+	own := origin{Identity: p.record.Identity(), Networks: views}
+	for _, g := range p.record.Gateways {
+		find(g.ID, own, "")
+	}
+	for _, o := range p.behind {
+		for _, g := range p.record.Gateways {
+			find(g.ID, o, " of "+o.Name)
+		}
+	}
 	return wires, problem
 }
 
-func (p *prefixes) newWire(ctx context.Context, shared bool, gateway int32, view v1alpha1.ViewNetwork) (netip.Prefix, error) {
-	if shared {
+// newWire claims a wire prefix. Only the neighbor's own networks (index 0) share
+// it with a view: that of a cluster behind it may be shared on a direct link.
+func (p *prefixes) newWire(ctx context.Context, shared bool, gateway int32, o origin, view v1alpha1.ViewNetwork) (netip.Prefix, error) {
+	if shared && o.Index == 0 {
 		return netip.ParsePrefix(string(view.Local))
 	}
 	original, err := netip.ParsePrefix(string(view.Original))
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	id := string(p.record.Identity())
 	return p.claim(ctx, p.config.Spec.WirePools, v1alpha1.PrefixClaimSpec{
-		Purpose: v1alpha1.ClaimWire, Identity: id, Network: view.Name, CIDR: string(view.Original), Via: id, GatewayID: gateway,
+		Purpose: v1alpha1.ClaimWire, Identity: string(o.Identity), Network: view.Name, CIDR: string(view.Original),
+		Via: string(p.record.Identity()), GatewayID: gateway,
 	}, original.Bits())
 }
 
-// knownWires are those in our rows.
+// knownWires are those in our rows, of networks that still have the same view.
 func (p *prefixes) knownWires() map[wireKey]netip.Prefix {
 	known := map[wireKey]netip.Prefix{}
 	if p.existing == nil {
 		return known
 	}
-	originals := map[int32]v1alpha1.CIDR{}
-	for _, n := range p.existing.Networks {
-		originals[n.Index] = n.Original
+	type key struct {
+		origin, network int32
+		local           v1alpha1.CIDR
+	}
+	originals := map[key]v1alpha1.CIDR{}
+	note := func(index int32, views []v1alpha1.ViewNetwork) {
+		for _, n := range views {
+			originals[key{index, n.Index, n.Local}] = n.Original
+		}
+	}
+	note(0, p.existing.Networks)
+	for _, o := range p.behind {
+		note(o.Index, o.Networks)
 	}
 	for _, row := range p.existing.Rows {
-		if row.Side != v1alpha1.RowOurs || row.OriginIndex != p.existing.ClusterIndex {
+		if row.Side != v1alpha1.RowOurs {
 			continue
 		}
-		if wire, err := netip.ParsePrefix(string(row.Wire)); err == nil {
-			known[wireKey{row.RemoteGateway, originals[row.NetworkIndex]}] = wire
+		index := row.OriginIndex
+		if index == p.existing.ClusterIndex {
+			index = 0
+		}
+		original, ok := originals[key{index, row.NetworkIndex, row.Local}]
+		if wire, err := netip.ParsePrefix(string(row.Wire)); err == nil && ok {
+			known[wireKey{row.RemoteGateway, index, original}] = wire
 		}
 	}
 	return known
@@ -188,10 +229,9 @@ func (p *prefixes) reclaimable(ctx context.Context, purpose v1alpha1.ClaimPurpos
 		neighbors, err := p.neighbors(ctx)
 		return prefixesInUse(neighbors), err
 	})
-	id := string(p.record.Identity())
 	return func(c *v1alpha1.PrefixClaim) bool {
 		inUse, err := used()
-		wanted := c.Spec.Identity == id && p.wanted[c.Spec.Network+" "+c.Spec.CIDR]
+		wanted := p.wanted[network{v1alpha1.Identity(c.Spec.Identity), c.Spec.Network, c.Spec.CIDR}]
 		return err == nil && c.Spec.Purpose == purpose && !wanted && !inUse[c.Spec.Prefix]
 	}
 }
@@ -209,14 +249,10 @@ func prefixesInUse(neighbors []v1alpha1.Neighbor) map[v1alpha1.CIDR]bool {
 	return used
 }
 
-// networksOf returns the neighbor's networks as it told them in an earlier life
-// of this controller.
-func networksOf(existing *v1alpha1.NeighborSpec) []channel.Network {
-	if existing == nil {
-		return nil
-	}
+// networksOf returns the networks of views, as their cluster exports them.
+func networksOf(views []v1alpha1.ViewNetwork) []channel.Network {
 	var networks []channel.Network
-	for _, n := range existing.Networks {
+	for _, n := range views {
 		if cidr, err := netip.ParsePrefix(string(n.Original)); err == nil {
 			networks = append(networks, channel.Network{Name: n.Name, Kind: n.Kind, CIDR: cidr})
 		}

@@ -1,5 +1,7 @@
 package peering
 
+import "github.com/weft-fabric/weft/apis/net/v1alpha1"
+
 // ConditionDuplicate is True on a ForeignCluster whose identity an older one
 // has already; it is absent otherwise.
 const ConditionDuplicate = "Duplicate"
@@ -8,13 +10,13 @@ const ConditionDuplicate = "Duplicate"
 const (
 	ReasonValid         = "Valid"
 	ReasonInvalidRecord = "InvalidRecord"
-	ReasonOwnIdentity   = "OwnIdentity"
-	ReasonDuplicate     = "Duplicate"
+	ReasonOwnIdentity   = v1alpha1.ReasonOwnIdentity
+	ReasonDuplicate     = v1alpha1.ReasonDuplicate
 	ReasonNoFabric      = "FabricNotReady"
 
 	ReasonEstablished = "Established"
 	ReasonDialing     = "Dialing"
-	ReasonPeerLeft    = "PeerLeft"
+	ReasonPeerLeft    = v1alpha1.ReasonPeerLeft
 
 	ReasonReady            = "Ready"
 	ReasonWaitingForPeer   = "WaitingForPeer"
@@ -22,8 +24,10 @@ const (
 	ReasonRefused          = "Refused"
 	ReasonPrefixes         = "NoPrefix"
 	ReasonNoNeighbor       = "NoNeighbor"
+	ReasonNoWay            = "NoWay"
 
 	ReasonLinksUp    = "LinksUp"
+	ReasonThroughHub = "ThroughHub"
 	ReasonLinksDown  = "LinksDown"
 	ReasonProbing    = "Probing"
 	ReasonNotReady   = "NotReady"

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +45,10 @@ type Reconciler struct {
 	Now      func() time.Time
 	// Again asks for another turn of a ForeignCluster.
 	Again func(name string)
+	// Introductions and Reports are what a peer is told of introductions; nil, or
+	// with a nil result: not known. They must not block.
+	Introductions func(v1alpha1.Identity) []channel.Introduction
+	Reports       func(v1alpha1.Identity) []channel.Report
 
 	mu sync.Mutex
 	// memory by ForeignCluster name; lost at restart without harm.
@@ -61,8 +64,21 @@ type memory struct {
 	wrote     time.Time
 	farewell  farewell
 	pace      pace
+	// said is what the turns go by, told what others' turns need of it; for shared,
+	// they have been asked for.
+	said         channel.Snapshot
+	told, shared told
+	// offDirect: nothing is sent over tunnels to it any more, or there are none.
+	offDirect bool
 	// again, if not 0, is when to look anew.
 	again time.Duration
+}
+
+// soon asks for another turn after d at the latest.
+func (m *memory) soon(d time.Duration) {
+	if d > 0 && (m.again == 0 || d < m.again) {
+		m.again = d
+	}
 }
 
 // snapshot is what one turn looks at.
@@ -72,6 +88,8 @@ type snapshot struct {
 	alive     map[string]bool // nodes whose kubelet is ready
 	clusters  []v1alpha1.ForeignCluster
 	neighbors []v1alpha1.Neighbor
+	// told by the clusters of ForeignClusters, by name.
+	told map[string]told
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -90,14 +108,23 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !fc.DeletionTimestamp.IsZero() {
 		return r.teardown(ctx, &fc, m)
 	}
+	r.listen(&fc, m)
 	s, err := r.read(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	before := fc.Status.DeepCopy()
-	problem := r.peer(ctx, &fc, s, m)
-	if err := r.writeStatus(ctx, &fc, before, m); err != nil {
+	r.wakeRelated(s, &fc, m.shared, m.told)
+	m.shared = m.told
+	if deleted, err := r.tend(ctx, &fc, s); deleted || err != nil {
 		return ctrl.Result{}, err
+	}
+	status := fc.Status.DeepCopy()
+	problem := r.peer(ctx, &fc, s, m)
+	if err := r.writeStatus(ctx, &fc, status, m); err != nil {
+		return ctrl.Result{}, err
+	}
+	if problem == nil {
+		problem = r.discover(ctx, &fc, s, m)
 	}
 	if m.again > 0 && problem == nil {
 		return ctrl.Result{RequeueAfter: m.again}, nil
@@ -153,14 +180,13 @@ func (r *Reconciler) read(ctx context.Context) (*snapshot, error) {
 			s.config = c
 		}
 	}
+	s.told = r.heard(s.clusters)
 	return s, nil
 }
 
 // peer takes a ForeignCluster as far as it goes now and fills in its status.
 func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *snapshot, m *memory) error {
-	said, wait := m.pace.take(r.Channels.Status(fc.Spec.Identity).Said, r.Now())
-	m.again = wait
-	verdict := Assess(fc, s.clusters, r.Self, said.Record)
+	verdict := Assess(fc, s.clusters, r.Self, s.recordsOf(fc, m.said.Record)...)
 	r.stateVerdict(fc, verdict)
 	switch {
 	case !verdict.Usable():
@@ -180,48 +206,74 @@ func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *s
 		}
 		fc.Status = *status
 	}
-	neighbor, prefixProblem, err := r.ensureNeighbor(ctx, fc, s, verdict.Record, said)
-	if errors.As(err, new(hopeless)) {
+	neighbor, prefixProblem, err := r.ensureNeighbor(ctx, fc, s, verdict.Record, m.said)
+	switch {
+	case errors.Is(err, errNoWay):
+		stateNoWay(fc)
+		return nil
+	case errors.As(err, new(hopeless)):
 		r.stateHopeless(fc, s, err)
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
+	s.set(neighbor)
 	if errors.Is(prefixProblem, errMoreLater) {
-		prefixProblem, m.again = nil, claimPause
+		prefixProblem = nil
+		m.soon(claimPause)
 	}
-	placed, waiting := inPlace(neighbor, s.nodes, func(n *v1alpha1.FabricNode) bool { return s.alive[n.Name] && fabric.AgentReady(n) })
-	m.announced = nextAnnounced(offersOf(&neighbor.Spec), m.announced, placed)
+	placed, waiting := inPlace(neighbor, s.nodes, s.ready)
+	m.announced = nextAnnounced(offersOf(&neighbor.Spec, s.behind(fc)), m.announced, placed)
+	r.settle(fc, m, neighbor, placed)
 	r.talk(fc, s, m, verdict.Record)
 	status := r.Channels.Status(fc.Spec.Identity)
 	r.stateProgress(fc, neighbor, status, exchange{
-		name: fc.Name, spec: &neighbor.Spec, own: s.config.Status.Networks, channel: status,
-		prefixes: prefixProblem, inPlace: placed, waiting: waiting,
+		ways: s.waysTo(fc), spec: &neighbor.Spec, own: s.config.Status.Networks, channel: status,
+		prefixes: prefixProblem, inPlace: placed, waiting: waiting, hub: s.asHub(fc),
 	})
+	if errors.As(prefixProblem, new(crowded)) {
+		return nil // no other turn helps
+	}
 	return prefixProblem
+}
+
+// ready reports whether a node can be waited for.
+func (s *snapshot) ready(n *v1alpha1.FabricNode) bool { return s.alive[n.Name] && fabric.AgentReady(n) }
+
+// set makes the snapshot hold a Neighbor as it was just written.
+func (s *snapshot) set(n *v1alpha1.Neighbor) {
+	if known := find(s.neighbors, n.Name); known != nil {
+		*known = *n
+		return
+	}
+	s.neighbors = append(s.neighbors, *n)
 }
 
 // talk tells the channel manager what to say to the peer and where it is.
 func (r *Reconciler) talk(fc *v1alpha1.ForeignCluster, s *snapshot, m *memory, record *identity.Record) {
 	peer := channel.Peer{
-		Identity: fc.Spec.Identity, Name: fc.Name,
+		Identity: fc.Spec.Identity, Name: fc.Name, Routes: s.routesTo(fc, record),
 		Say: channel.Snapshot{
-			Record:   s.config.Status.Record,
-			Networks: ownNetworks(s.config),
-			Offers:   m.announced,
-			MTU:      fabric.MTU(s.nodes),
+			Record:     s.config.Status.Record,
+			Networks:   ownNetworks(s.config),
+			Offers:     m.announced,
+			MTU:        fabric.MTU(s.nodes),
+			Reachables: s.reachablesFor(fc),
+			OffDirect:  m.offDirect,
 		},
 	}
-	for _, id := range gatewayIDs(record) {
-		peer.Routes = append(peer.Routes, channel.Route{Target: identity.ChannelAddress(fc.Spec.Identity, id)})
+	if r.Introductions != nil {
+		peer.Say.Introductions = r.Introductions(fc.Spec.Identity)
+	}
+	if r.Reports != nil {
+		peer.Say.Reports = r.Reports(fc.Spec.Identity)
 	}
 	r.Channels.SetPeer(peer)
 	first := !m.peered
 	r.mu.Lock()
 	m.peered = true
 	r.mu.Unlock()
-	if c := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionChannelReady); first && c != nil && c.Reason == ReasonPeerLeft {
+	if first && hasLeft(fc) {
 		r.Channels.MarkLeft(fc.Spec.Identity)
 	}
 }
@@ -232,7 +284,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, fc *v1alpha1.ForeignCluste
 		return nil
 	}
 	if !m.pace.write(now) {
-		m.again = writeEvery
+		m.soon(writeEvery)
 		return nil
 	}
 	if err := r.Client.Status().Update(ctx, fc); client.IgnoreNotFound(err) != nil {

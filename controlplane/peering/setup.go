@@ -2,8 +2,11 @@ package peering
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,11 +30,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, wakeup *Wakeup) error {
 	same := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetName()}}}
 	})
+	others := handler.EnqueueRequestsFromMapFunc(r.transiting)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("peering").
 		For(&v1alpha1.ForeignCluster{}).
-		Watches(&v1alpha1.ForeignCluster{}, every, builder.WithPredicates(appearsOrGoes())).
+		Watches(&v1alpha1.ForeignCluster{}, every, builder.WithPredicates(concernsOthers())).
 		Watches(&v1alpha1.Neighbor{}, same).
+		Watches(&v1alpha1.Neighbor{}, others, builder.WithPredicates(leadsElsewhere())).
 		Watches(&v1alpha1.FabricConfig{}, every).
 		Watches(&v1alpha1.FabricNode{}, every, builder.WithPredicates(turn.FabricNodeChanged())).
 		WatchesRawSource(source.Func(wakeup.start)).
@@ -93,8 +98,72 @@ func (r *Reconciler) ChannelChanged(id v1alpha1.Identity) {
 	}
 }
 
-// appearsOrGoes passes the events after which another ForeignCluster may be a
-// duplicate, or not one any more.
-func appearsOrGoes() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+// transiting asks for a turn of every ForeignCluster while any two clusters talk
+// through a third.
+func (r *Reconciler) transiting(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list v1alpha1.ForeignClusterList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil // each has its own resync
+	}
+	if !slices.ContainsFunc(list.Items, func(fc v1alpha1.ForeignCluster) bool {
+		transit := fc.Spec.Access.Transit
+		return transit.UseAsHub || len(transit.Neighbors) > 0 || len(fc.Spec.ReachedThrough) > 0
+	}) {
+		return nil
+	}
+	return r.every(ctx)
+}
+
+// concernsOthers passes the events of ForeignClusters that concern others: one
+// may be a duplicate, or not one any more; a hub, or behind one.
+func concernsOthers() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, okBefore := e.ObjectOld.(*v1alpha1.ForeignCluster)
+		after, okAfter := e.ObjectNew.(*v1alpha1.ForeignCluster)
+		return okBefore && okAfter && !equality.Semantic.DeepEqual(publicOf(before), publicOf(after))
+	}}
+}
+
+// public is what turns of other ForeignClusters go by.
+type public struct {
+	spec           v1alpha1.ForeignClusterSpec
+	going, left    bool
+	direct, ending bool
+	token          string
+}
+
+func publicOf(fc *v1alpha1.ForeignCluster) public {
+	return public{
+		spec: fc.Spec, going: !fc.DeletionTimestamp.IsZero(), left: hasLeft(fc), direct: direct(fc),
+		ending: pathPolicy(fc, false) == v1alpha1.PathHubOnly, token: tokenOf(fc),
+	}
+}
+
+// leadsElsewhere passes the events of Neighbors that concern others: networks and
+// index, and which networks of others its rows name.
+func leadsElsewhere() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, okBefore := e.ObjectOld.(*v1alpha1.Neighbor)
+		after, okAfter := e.ObjectNew.(*v1alpha1.Neighbor)
+		if !okBefore || !okAfter {
+			return false
+		}
+		a, b := &before.Spec, &after.Spec
+		return a.Identity != b.Identity || a.ClusterIndex != b.ClusterIndex || a.MTU != b.MTU ||
+			!slices.Equal(a.Networks, b.Networks) || !maps.Equal(namedElsewhere(a), namedElsewhere(b)) ||
+			!slices.EqualFunc(a.Peers, b.Peers, func(x, y v1alpha1.NeighborPeer) bool { return x.ChannelAddress == y.ChannelAddress })
+	}}
+}
+
+type networkIndex struct{ origin, network int32 }
+
+// namedElsewhere is the set of networks of other clusters that rows name.
+func namedElsewhere(spec *v1alpha1.NeighborSpec) map[networkIndex]bool {
+	named := map[networkIndex]bool{}
+	for _, row := range spec.Rows {
+		if row.OriginIndex != 0 && row.OriginIndex != spec.ClusterIndex {
+			named[networkIndex{row.OriginIndex, row.NetworkIndex}] = true
+		}
+	}
+	return named
 }

@@ -2,6 +2,7 @@ package peering
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,24 +55,48 @@ func (r *Reconciler) stateHopeless(fc *v1alpha1.ForeignCluster, s *snapshot, err
 
 // stateStanding fills in what the probes see of a Neighbor that stands, else f.
 func (r *Reconciler) stateStanding(fc *v1alpha1.ForeignCluster, s *snapshot, f finding) {
-	if n := find(s.neighbors, fc.Name); n != nil && n.Spec.Identity == fc.Spec.Identity {
-		view := r.View()
-		f = connectedFinding(fc.Name, &n.Spec, view, f, r.Channels.Status(fc.Spec.Identity))
-		stateMTU(fc, &n.Spec, view)
+	if s.neighborOf(fc) != nil {
+		view, w := r.View(), s.waysTo(fc)
+		f = connectedFinding(w, view, f, r.Channels.Status(fc.Spec.Identity))
+		stateMTU(fc, w, view)
 	}
 	f.set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+}
+
+// stateNoWay fills in that nothing leads to a cluster.
+func stateNoWay(fc *v1alpha1.ForeignCluster) {
+	f := no(ReasonNoWay, "no hub leads to %s any more", fc.Name)
+	if !fc.Spec.IsAccepted() {
+		f = no(ReasonNoWay, "%s is introduced by %s and is not peered with before somebody accepts it: weftctl access %s --accept",
+			fc.Name, strings.Join(fc.Spec.IntroducedBy, ", "), fc.Name)
+	}
+	for _, kind := range []string{v1alpha1.ConditionChannelReady, v1alpha1.ConditionNetworksReady, v1alpha1.ConditionConnected} {
+		f.set(&fc.Status, kind, fc.Generation)
+	}
 }
 
 // stateProgress fills in how far the peering has come.
 func (r *Reconciler) stateProgress(fc *v1alpha1.ForeignCluster, neighbor *v1alpha1.Neighbor, status channel.Status, x exchange) {
 	view := r.View()
 	networks := networksFinding(x)
-	channelFinding(fc.Name, status).set(&fc.Status, v1alpha1.ConditionChannelReady, fc.Generation)
+	channelFinding(x.ways, status).set(&fc.Status, v1alpha1.ConditionChannelReady, fc.Generation)
 	networks.set(&fc.Status, v1alpha1.ConditionNetworksReady, fc.Generation)
-	connectedFinding(fc.Name, &neighbor.Spec, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
-	stateMTU(fc, &neighbor.Spec, view)
+	connectedFinding(x.ways, view, networks, status).set(&fc.Status, v1alpha1.ConditionConnected, fc.Generation)
+	stateMTU(fc, x.ways, view)
 	fc.Status.Networks = remapped(&neighbor.Spec)
-	if paths := pathsOf(fc.Name, neighbor.Spec.ClusterIndex, view); len(paths) > 0 || len(view.Unreadable) == 0 {
+	if paths := pathsOf(x.ways, view); len(paths) > 0 || len(view.Unreadable) == 0 {
 		fc.Status.Paths = paths // what cannot be read stays as it was
 	}
+}
+
+// asHub says what a neighbor forwards as a hub; empty if it is none.
+func (s *snapshot) asHub(fc *v1alpha1.ForeignCluster) string {
+	reachables := s.told[fc.Name].reachables
+	switch {
+	case !isHub(fc) || reachables == nil:
+		return ""
+	case len(reachables) == 0:
+		return "; as a hub it forwards to no cluster: there, grant transit to this one (access.transit.neighbors)"
+	}
+	return "; as a hub it forwards to " + plural(len(reachables), "cluster")
 }

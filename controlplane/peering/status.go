@@ -46,112 +46,153 @@ func (f finding) set(status *v1alpha1.ForeignClusterStatus, kind string, generat
 }
 
 // channelFinding says whether the peer channel is up.
-func channelFinding(name string, s channel.Status) finding {
+func channelFinding(w ways, s channel.Status) finding {
 	switch {
 	case s.Connected && s.Dialed:
-		return yes(ReasonEstablished, "the channel to %s is up, dialed from here", name)
+		return yes(ReasonEstablished, "the channel to %s is up, dialed from here", w.name)
 	case s.Connected:
-		return yes(ReasonEstablished, "the channel to %s is up, dialed from there", name)
+		return yes(ReasonEstablished, "the channel to %s is up, dialed from there", w.name)
 	case s.Left:
-		return no(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", name)
+		return leftFinding(w)
+	case s.Problem != "" && !w.direct:
+		return no(ReasonDialing, "no channel to %s through %s yet: %s", w.name, w.through(), s.Problem)
 	case s.Problem != "":
-		return no(ReasonDialing, "no channel to %s yet: %s", name, s.Problem)
+		return no(ReasonDialing, "no channel to %s yet: %s", w.name, s.Problem)
 	}
-	return no(ReasonDialing, "no channel to %s yet; it is being dialed", name)
+	return no(ReasonDialing, "no channel to %s yet; it is being dialed", w.name)
+}
+
+func leftFinding(w ways) finding {
+	if !w.direct {
+		return no(ReasonPeerLeft, "%s does not talk to this cluster through %s any more: to change that, let it use the hub there (access.transit.useAsHub)", w.name, w.through())
+	}
+	return no(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", w.name)
 }
 
 // exchange is what networksFinding looks at.
 type exchange struct {
-	name     string
+	ways     ways
 	spec     *v1alpha1.NeighborSpec
 	own      []v1alpha1.OwnNetwork
 	channel  channel.Status
 	prefixes error // what found no prefix
 	inPlace  bool
 	waiting  string
+	// hub says what becomes of it as a hub, empty if it is none.
+	hub string
 }
 
 // networksFinding says whether both sides know each other's networks and wire
 // prefixes and our gateways hold the rows.
 func networksFinding(x exchange) finding {
-	ours, theirs := 0, map[int32]bool{}
+	name := x.ways.name
+	has, theirs := false, map[int32]bool{}
 	for _, row := range x.spec.Rows {
-		if row.Side == v1alpha1.RowOurs {
-			ours++
-		} else {
+		has = has || ours(row, x.spec.ClusterIndex)
+		if row.Side == v1alpha1.RowTheirs && row.OriginIndex == 0 {
 			theirs[row.NetworkIndex] = true
 		}
 	}
 	switch {
 	case x.channel.Refused != "":
-		return no(ReasonRefused, "what %s says of itself is refused: %s; what it said before stands", x.name, x.channel.Refused)
+		return no(ReasonRefused, "what %s says of itself is refused: %s; what it said before stands", name, x.channel.Refused)
 	case x.prefixes != nil:
 		return no(ReasonPrefixes, "%s", x.prefixes)
+	case !x.ways.direct:
+		return hubNetworksFinding(x)
 	case len(x.spec.Networks) == 0:
-		return no(ReasonWaitingForPeer, "%s has not told its networks yet", x.name)
-	case ours == 0:
+		return no(ReasonWaitingForPeer, "%s has not told its networks yet", name)
+	case !has:
 		return no(ReasonWaitingForAgents, "no node of this cluster is a gateway yet")
 	case !x.inPlace:
 		return no(ReasonWaitingForAgents, "%s", x.waiting)
 	case x.channel.PeerRefused != "" && len(theirs) == 0:
-		return no(ReasonRefused, "%s refuses what this cluster says of itself: %s", x.name, x.channel.PeerRefused)
+		return no(ReasonRefused, "%s refuses what this cluster says of itself: %s", name, x.channel.PeerRefused)
 	}
 	for _, n := range x.own {
 		if !theirs[n.Index] {
-			return no(ReasonWaitingForPeer, "%s has not told its wire prefix for our network %s (%s) yet", x.name, n.Name, n.CIDR)
+			return no(ReasonWaitingForPeer, "%s has not told its wire prefix for our network %s (%s) yet", name, n.Name, n.CIDR)
 		}
 	}
-	return yes(ReasonReady, "%s from there, %s from here, in place on all gateways", plural(len(x.spec.Networks), "network"), plural(len(x.own), "network"))
+	return yes(ReasonReady, "%s from there, %s from here, in place on all gateways%s", plural(len(x.spec.Networks), "network"), plural(len(x.own), "network"), x.hub)
+}
+
+// hubNetworksFinding is networksFinding of a cluster that only hubs lead to.
+func hubNetworksFinding(x exchange) finding {
+	w := x.ways
+	switch {
+	case len(w.hubs) == 0:
+		return no(ReasonNoWay, "no hub leads to %s any more", w.name)
+	case len(x.spec.Networks) == 0:
+		return no(ReasonWaitingForPeer, "neither %s nor %s has told the networks of %s yet", w.through(), w.name, w.name)
+	case len(w.open) == 0:
+		return no(ReasonWaitingForPeer, "no link to %s has rows for %s yet: see condition NetworksReady of that ForeignCluster", w.through(), w.name)
+	case !w.ready:
+		return no(ReasonWaitingForPeer, "%s has not told its wire prefixes yet: see condition NetworksReady of that ForeignCluster", w.through())
+	case !x.inPlace:
+		return no(ReasonWaitingForAgents, "%s", x.waiting)
+	}
+	return yes(ReasonReady, "%s from there, through %s", plural(len(x.spec.Networks), "network"), strings.Join(w.open, ", "))
 }
 
 // connectedFinding says what the probes saw; earlier is the verdict of the
 // stages before. Probes need rows of both ends: without them, what was read is
 // from before a re-peering.
-func connectedFinding(name string, spec *v1alpha1.NeighborSpec, view measure.View, earlier finding, s channel.Status) finding {
+func connectedFinding(w ways, view measure.View, earlier finding, s channel.Status) finding {
 	if s.Left {
-		return no(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", name)
+		return leftFinding(w)
 	}
-	if !bothSides(spec.Rows) {
+	if !w.ready {
 		return no(ReasonNotReady, "%s", earlier.message)
 	}
-	var up, all int
-	var best int64
-	probing := true
-	for _, l := range view.Paths {
-		if l.ClusterIndex != spec.ClusterIndex || l.Cluster != name {
-			continue
-		}
-		all++
-		probing = probing && l.State == v1alpha1.PathUnknown
-		if l.State == v1alpha1.PathUp {
-			up++
-			if best == 0 || l.RTTMicroseconds < best {
-				best = l.RTTMicroseconds
-			}
-		}
-	}
+	links, hubs := count(w.paths(view))
+	forbidden := w.policy == v1alpha1.PathDirectOnly
 	switch {
-	case up > 0:
-		return yes(ReasonLinksUp, "%d of %d links up%s%.1f ms", up, all, rttMark, float64(best)/1000)
+	case links.up > 0 && (!hubs.active || forbidden):
+		return yes(ReasonLinksUp, "%d of %d links up%s%.1f ms", links.up, links.all, rttMark, float64(links.best)/1000)
+	case hubs.up > 0 && !forbidden:
+		return yes(ReasonThroughHub, "%sreached through %s%s%.1f ms", besideLinks(w, links), hubs.via, rttMark, float64(hubs.best)/1000)
 	case len(view.Unreadable) > 0:
 		node, why := firstUnreadable(view.Unreadable)
 		return unknown(ReasonUnreadable, "what gateway %s measures cannot be read: %s", node, why)
-	case earlier.status != metav1.ConditionTrue && (all == 0 || probing):
+	case earlier.status != metav1.ConditionTrue && links.probing && hubs.probing:
 		return no(ReasonNotReady, "%s", earlier.message)
-	case all == 0:
-		return no(ReasonProbing, "no gateway of this cluster probes a link to %s yet", name)
-	case probing:
-		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?", all)
+	case !w.direct:
+		return notThroughHub(w, hubs)
 	}
-	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?", all)
+	return noLink(w, links, hubs)
 }
 
-func bothSides(rows []v1alpha1.Row) bool {
-	has := map[v1alpha1.RowSide]bool{}
-	for _, row := range rows {
-		has[row.Side] = true
+// besideLinks says how the direct links are while traffic takes a hub.
+func besideLinks(w ways, links tally) string {
+	if !w.direct {
+		return ""
 	}
-	return has[v1alpha1.RowOurs] && has[v1alpha1.RowTheirs]
+	return fmt.Sprintf("%d of %d links up, ", links.up, links.all)
+}
+
+// noLink says why a cluster with tunnels is not connected.
+func noLink(w ways, links, hubs tally) finding {
+	switch {
+	case links.all == 0:
+		return no(ReasonProbing, "no gateway of this cluster probes a link to %s yet", w.name)
+	case links.probing:
+		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?", links.all)
+	case hubs.up > 0:
+		return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work? %s would lead there, but the mode Require of the connection forbids it", links.all, hubs.via)
+	}
+	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?", links.all)
+}
+
+// notThroughHub says why a cluster that only hubs lead to is not connected.
+func notThroughHub(w ways, hubs tally) finding {
+	switch {
+	case hubs.all == 0:
+		return no(ReasonProbing, "no gateway of this cluster probes a way to %s through %s yet", w.name, w.through())
+	case hubs.probing:
+		return no(ReasonProbing, "no probe to %s through %s has been answered yet: does %s use the hub too (access.transit.useAsHub there)?", w.name, w.through(), w.name)
+	}
+	return no(ReasonLinksDown, "%s is not reached through %s any more: does its link to this cluster work (see that ForeignCluster), and that to %s?", w.name, w.through(), w.name)
 }
 
 // rttMark comes before the figures in a message that is true.
@@ -169,25 +210,31 @@ func firstUnreadable(unreadable map[string]string) (string, string) {
 // maxPaths is what ForeignCluster.status.paths holds.
 const maxPaths = 64
 
-// pathsOf lists the links to a neighbor as measured, at most maxPaths.
-func pathsOf(name string, index int32, view measure.View) []v1alpha1.PathStatus {
+// pathsOf lists the paths to a cluster as measured, at most maxPaths: direct ones
+// first.
+func pathsOf(w ways, view measure.View) []v1alpha1.PathStatus {
 	var paths []v1alpha1.PathStatus
-	links := slices.Clone(view.Paths)
-	slices.SortFunc(links, func(a, b agent.Path) int {
-		return cmp.Or(cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
-	})
-	for _, l := range links {
-		if l.ClusterIndex != index || l.Cluster != name || len(paths) == maxPaths {
-			continue
-		}
+	found := w.paths(view)
+	slices.SortFunc(found, comparePaths)
+	for _, p := range found[:min(len(found), maxPaths)] {
 		paths = append(paths, v1alpha1.PathStatus{
-			Via: l.Via, Gateway: l.OwnGateway, RemoteGateway: l.RemoteGateway, State: l.State,
-			RTTMicroseconds: l.RTTMicroseconds, LossPermille: l.LossPermille,
-			Active: l.Active, Reason: l.Reason,
-			Since: metav1.NewTime(l.Since.Truncate(time.Second)),
+			Via: p.Via, Gateway: p.OwnGateway, RemoteGateway: p.RemoteGateway, State: p.State,
+			RTTMicroseconds: p.RTTMicroseconds, LossPermille: p.LossPermille,
+			Active: p.Active, Reason: p.Reason,
+			Since: metav1.NewTime(p.Since.Truncate(time.Second)),
 		})
 	}
 	return paths
+}
+
+func comparePaths(a, b agent.Path) int {
+	rank := func(p agent.Path) string { // direct ones before any hub
+		if p.Direct() {
+			return ""
+		}
+		return p.Via
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.OwnGateway, b.OwnGateway), cmp.Compare(a.RemoteGateway, b.RemoteGateway))
 }
 
 func remapped(spec *v1alpha1.NeighborSpec) []v1alpha1.RemappedNetwork {

@@ -19,12 +19,12 @@ func link(gateway int32, state v1alpha1.PathState, rtt int64) agent.Path {
 
 // Connected says what the probes saw, and nothing else.
 func TestConnected(t *testing.T) {
-	both := []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs, NetworkIndex: 1}}
+	both, early := ways{name: "b", index: 7, direct: true, ready: true}, ways{name: "b", index: 7, direct: true}
 	ready, waiting := yes(ReasonReady, "fine"), no(ReasonWaitingForPeer, "b has not told its networks yet")
 	stranger := link(1, v1alpha1.PathUp, 1)
 	stranger.Cluster = "c"
 	tests := map[string]struct {
-		rows     []v1alpha1.Row
+		ways     ways
 		view     measure.View
 		networks finding
 		channel  channel.Status
@@ -37,13 +37,13 @@ func TestConnected(t *testing.T) {
 		"unreadable":             {both, measure.View{Unreadable: map[string]string{"a2": "refused", "a1": "timeout"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a1 measures cannot be read: timeout")},
 		"half readable, up":      {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
 		"half readable, down":    {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a2 measures cannot be read: refused")},
-		"too early":              {nil, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, no(ReasonNotReady, "b has not told its networks yet")},
+		"too early":              {early, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, no(ReasonNotReady, "b has not told its networks yet")},
 		"another's link":         {both, measure.View{Paths: []agent.Path{stranger}}, ready, channel.Status{}, no(ReasonProbing, "no gateway of this cluster probes a link to b yet")},
 		"left":                   {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, ready, channel.Status{Left: true}, no(ReasonPeerLeft, "b has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, connectedFinding("b", &v1alpha1.NeighborSpec{ClusterIndex: 7, Rows: test.rows}, test.view, test.networks, test.channel))
+			require.Equal(t, test.want, connectedFinding(test.ways, test.view, test.networks, test.channel))
 		})
 	}
 }
@@ -51,7 +51,7 @@ func TestConnected(t *testing.T) {
 func TestNetworks(t *testing.T) {
 	own := []v1alpha1.OwnNetwork{{Name: "pods", CIDR: "10.244.0.0/16", Index: 1}}
 	full := func() exchange {
-		return exchange{name: "b", own: own, inPlace: true, spec: &v1alpha1.NeighborSpec{
+		return exchange{ways: ways{name: "b", direct: true}, own: own, inPlace: true, spec: &v1alpha1.NeighborSpec{
 			Networks: []v1alpha1.ViewNetwork{{Name: "pods"}},
 			Rows:     []v1alpha1.Row{{Side: v1alpha1.RowOurs}, {Side: v1alpha1.RowTheirs, NetworkIndex: 1}},
 		}}

@@ -45,6 +45,15 @@ func (r *Reconciler) teardown(ctx context.Context, fc *v1alpha1.ForeignCluster, 
 	if r.sayGoodbye(fc, m) != said {
 		return ctrl.Result{RequeueAfter: goodbyeWithin}, nil // the end of it asks for a turn earlier
 	}
+	late := r.Now().Sub(fc.DeletionTimestamp.Time) >= removedWithin
+	if naming, err := r.stillNamed(ctx, fc); err != nil {
+		return ctrl.Result{}, err
+	} else if len(naming) > 0 && !late {
+		for _, name := range naming {
+			r.Again(name) // its rows of this cluster go before the cluster's networks
+		}
+		return ctrl.Result{RequeueAfter: teardownPause}, nil
+	}
 	if err := r.deleteNeighbor(ctx, fc.Name, fc.Spec.Identity); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -52,7 +61,7 @@ func (r *Reconciler) teardown(ctx context.Context, fc *v1alpha1.ForeignCluster, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if len(waiting) > 0 && r.Now().Sub(fc.DeletionTimestamp.Time) < removedWithin {
+	if len(waiting) > 0 && !late {
 		return ctrl.Result{RequeueAfter: teardownPause}, nil
 	}
 	controllerutil.RemoveFinalizer(fc, v1alpha1.Finalizer)
@@ -106,6 +115,27 @@ func (r *Reconciler) deleteNeighbor(ctx context.Context, name string, id v1alpha
 		return fmt.Errorf("delete neighbor %s: %w", name, err)
 	}
 	return nil
+}
+
+// stillNamed lists the Neighbors whose rows name a cluster behind them or behind
+// us.
+func (r *Reconciler) stillNamed(ctx context.Context, fc *v1alpha1.ForeignCluster) ([]string, error) {
+	neighbors, err := r.listNeighbors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := find(neighbors, fc.Name)
+	if own == nil || own.Spec.Identity != fc.Spec.Identity {
+		return nil, nil
+	}
+	var names []string
+	for i := range neighbors {
+		n := &neighbors[i]
+		if n.Name != own.Name && slices.ContainsFunc(n.Spec.Rows, func(row v1alpha1.Row) bool { return row.OriginIndex == own.Spec.ClusterIndex }) {
+			names = append(names, n.Name)
+		}
+	}
+	return names, nil
 }
 
 // stillApplied names the nodes that still hold rows of a neighbor. Nodes whose
