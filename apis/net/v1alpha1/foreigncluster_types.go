@@ -204,8 +204,8 @@ type IntroductionStatus struct {
 	MTU int32 `json:"mtu,omitempty"`
 	// State of it here.
 	State IntroductionState `json:"state"`
-	// Expires is when the introduction ends unless its introducer renews it. Absent:
-	// never.
+	// Expires is when the introduction ends unless its introducer renews it; absent:
+	// never. Of one that is Ending, when it is removed at the latest.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 }

@@ -128,6 +128,7 @@ const (
 	ReasonProviderUnreachable = "ProviderUnreachable"
 	ReasonUnknownCluster      = "UnknownForeignCluster"
 	ReasonAwaitingApproval    = "AwaitingApproval"
+	ReasonAwaitingAnswer      = "AwaitingAnswer"
 	ReasonDenied              = "Denied"
 	ReasonRefusedRecord       = "InvalidRecord"
 	ReasonDuplicateConnection = "Duplicate"
