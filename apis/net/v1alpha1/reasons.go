@@ -26,3 +26,7 @@ const (
 	// ReasonAgentsNotReady: nodes are to blame, whose own conditions say more.
 	ReasonAgentsNotReady = "AgentsNotReady"
 )
+
+// SideUnreachable is the state of a side of a ForeignClusterConnection that
+// cannot be heard.
+const SideUnreachable = "Unreachable"

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/install"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
 )
 
 func run(args ...string) (code int, out, errOut string) {
@@ -39,6 +40,11 @@ func TestWrongCommandLines(t *testing.T) {
 		"bad peer access":    {[]string{"peer", "--peer-context", "b", "--peer-pods", "x"}, "--peer-pods x"},
 		"bad exposure":       {[]string{"install", "--exposure", "Open"}, "HostPort, Static, None"},
 		"bad cluster ID":     {[]string{"install", "--cluster-id", "B"}, "1 to 40 characters"},
+		"bad introductions":  {[]string{"peer", "--peer-context", "b", "--introductions", "x"}, "--introductions x is not known: choose Allow, Ask or Deny"},
+		"accept whom":        {[]string{"access", "--accept"}, "of which cluster?"},
+		"grant whom":         {[]string{"access", "--use-as-hub"}, "of which cluster?"},
+		"accept and grant":   {[]string{"access", "b", "--accept", "--pods", "All"}, "--accept goes without other grants"},
+		"access of two":      {[]string{"access", "a", "b"}, "at most one name"},
 		"unpeer two at once": {[]string{"unpeer", "a", "b"}, "got 2 arguments"},
 		"peer only of whom":  {[]string{"unpeer", "a", "--peer-only"}, "--peer-kubeconfig"},
 	} {
@@ -69,6 +75,13 @@ func TestUnreachableCluster(t *testing.T) {
 	code, _, errOut = run("status", "--kubeconfig", dead, "--context", "y")
 	require.Equal(t, exitProblem, code)
 	require.Contains(t, errOut, "--context")
+	env := &environment{}
+	for _, path := range []string{missing, dead} {
+		_, err := kube.Connect(t.Context(), env.otherAccess(kube.Access{Kubeconfig: path}))
+		require.ErrorContains(t, err, "--peer-kubeconfig")
+		require.ErrorContains(t, err, "--peer-context")
+		require.NotContains(t, err.Error(), " --context")
+	}
 }
 
 // The dry run prints YAML that holds every object and what the flags say.

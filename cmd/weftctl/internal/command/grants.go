@@ -19,20 +19,23 @@ type grantFlags struct {
 	useAsHub                                 bool
 }
 
-// add defines the flags. The other side's have the prefix "peer-".
+// add defines the flags, for the ForeignCluster here or, with prefix "peer-",
+// for the one by which the other side knows this cluster.
 func (g *grantFlags) add(cmd *cobra.Command, prefix string) {
 	g.prefix = prefix
-	here, other := "here", "the other cluster"
+	self, other := "this cluster", "the other"
 	if prefix != "" {
-		here, other = "there", "this cluster"
+		self, other = other, self
 	}
 	flags := cmd.Flags()
-	text := func(into *string, name, usage string) { flags.StringVar(into, prefix+name, "", usage) }
-	text(&g.pods, "pods", fmt.Sprintf("pods %s that %s may open flows to: All or None (default All for a new peer)", here, other))
-	text(&g.transit, "transit", fmt.Sprintf("clusters (names %s, with commas) that %s may exchange traffic with through the one %s; or all, or none (default none for a new peer)", here, other, here))
-	flags.BoolVar(&g.useAsHub, prefix+"use-as-hub", false, fmt.Sprintf("the one %s reaches other clusters through %s, which can read and forge that traffic", here, other))
-	text(&g.introductions, "introductions", fmt.Sprintf("what becomes %s of clusters that %s introduces for a direct link: Allow, Ask or Deny (default Deny for a new peer)", here, other))
-	text(&g.introduced, "introduced", fmt.Sprintf("pods %s that clusters may open flows to which are known through %s alone: All or None (default None for a new peer)", here, other))
+	text := func(into *string, name, usage string) {
+		flags.StringVar(into, prefix+name, "", strings.NewReplacer("SELF", self, "OTHER", other).Replace(usage))
+	}
+	text(&g.pods, "pods", "pods of SELF that OTHER may open flows to: All or None (default All for a new peer)")
+	text(&g.transit, "transit", "clusters that OTHER may exchange traffic with through SELF: their names there with commas, or all, or none (default none for a new peer)")
+	flags.BoolVar(&g.useAsHub, prefix+"use-as-hub", false, fmt.Sprintf("%s reaches clusters through %s, which can read and forge that traffic", self, other))
+	text(&g.introductions, "introductions", "what SELF does with clusters that OTHER introduces for a direct link: Allow, Ask or Deny (default Deny for a new peer)")
+	text(&g.introduced, "introduced", "pods of SELF that clusters known through OTHER alone may open flows to: All or None (default None for a new peer)")
 }
 
 // read returns what was said on the command line.

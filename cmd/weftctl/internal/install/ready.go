@@ -61,7 +61,7 @@ func Observe(ctx context.Context, c client.Reader) (Observed, error) {
 func (o Observed) Pending() string {
 	var pending []string
 	for _, d := range o.Deployments {
-		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < replicas(d) || d.Status.AvailableReplicas < replicas(d) {
+		if !RolledOut(d) {
 			pending = append(pending, fmt.Sprintf("%s is not running yet%s", d.Name, o.Trouble(d.Spec.Selector)))
 		}
 	}
@@ -95,6 +95,13 @@ func Rollout(d appsv1.DaemonSet) (ready, want int32) {
 		ready = min(ready, d.Status.UpdatedNumberScheduled)
 	}
 	return ready, want
+}
+
+// RolledOut reports whether all pods of the newest version run and none of a
+// former one is left: while an upgrade hangs, the former one goes on running.
+func RolledOut(d appsv1.Deployment) bool {
+	s, want := d.Status, replicas(d)
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas >= want && s.AvailableReplicas >= want && s.Replicas <= s.UpdatedReplicas
 }
 
 func replicas(d appsv1.Deployment) int32 {

@@ -39,7 +39,7 @@ func ready() Observed {
 		Deployments: []appsv1.Deployment{{
 			ObjectMeta: metav1.ObjectMeta{Name: "weft-controller", Generation: 1},
 			Spec:       appsv1.DeploymentSpec{Selector: selector("weft-controller")},
-			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
+			Status:     appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
 		}},
 		Nodes: []v1alpha1.FabricNode{node("a1", 1), node("a2", 0)},
 	}
@@ -68,6 +68,8 @@ func TestPendingNamesWhatIsMissing(t *testing.T) {
 			func(o *Observed) { o.DaemonSets[0].Status = appsv1.DaemonSetStatus{} }, "weft-agent runs on 0 of 1 nodes"},
 		"controller away": {
 			func(o *Observed) { o.Deployments[0].Status.AvailableReplicas = 0 }, "weft-controller is not running yet"},
+		"new controller does not start, the old one runs": {
+			func(o *Observed) { o.Deployments[0].Status.Replicas = 2 }, "weft-controller is not running yet"},
 		"config not seen": {
 			func(o *Observed) { o.Config.Generation = 2 }, "waits for weft-controller"},
 		"config not ready": {

@@ -23,6 +23,9 @@ type Grants struct {
 	Introduced    v1alpha1.PodAccess          // empty: not said
 }
 
+// Any reports whether anything is said.
+func (g Grants) Any() bool { return len(g.patch()) > 0 }
+
 // fresh is what a new peer may do unless it is said otherwise.
 func fresh() v1alpha1.AccessSpec {
 	return v1alpha1.AccessSpec{

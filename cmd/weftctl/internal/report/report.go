@@ -20,9 +20,10 @@ import (
 // Input is what a report is made from.
 type Input struct {
 	install.Observed
-	Clusters  []v1alpha1.ForeignCluster
-	Neighbors []v1alpha1.Neighbor
-	Now       time.Time
+	Clusters    []v1alpha1.ForeignCluster
+	Neighbors   []v1alpha1.Neighbor
+	Connections []v1alpha1.ForeignClusterConnection
+	Now         time.Time
 }
 
 // Report is the state of the fabric as one cluster sees it.
@@ -33,7 +34,9 @@ type Report struct {
 	Networks  []v1alpha1.OwnNetwork `json:"networks"`
 	Nodes     []Node                `json:"nodes"`
 	Clusters  []Cluster             `json:"clusters"`
-	Problems  []Problem             `json:"problems"`
+	// Connections that this cluster makes between others.
+	Connections []Connection `json:"connections"`
+	Problems    []Problem    `json:"problems"`
 }
 
 // Node is a node of this cluster.
@@ -55,18 +58,14 @@ type Cluster struct {
 	Connected bool                       `json:"connected"`
 	Pods      v1alpha1.PodAccess         `json:"pods"`
 	Networks  []v1alpha1.RemappedNetwork `json:"networks"`
-	Links     []Link                     `json:"links"`
-}
-
-// Link is a tunnel between a gateway of this cluster and one of the other.
-type Link struct {
-	Gateway         int32              `json:"gateway"`
-	RemoteGateway   int32              `json:"remoteGateway"`
-	State           v1alpha1.PathState `json:"state"`
-	Active          bool               `json:"active"`
-	RTTMilliseconds float64            `json:"rttMilliseconds,omitempty"`
-	LossPercent     float64            `json:"lossPercent"`
-	SinceSeconds    int64              `json:"sinceSeconds,omitempty"`
+	Paths     []Path                     `json:"paths"`
+	// Direct: this cluster peers with it directly. ReachedThrough are the hubs and
+	// IntroducedBy the connections ("introducer/connection") for whose sake
+	// weft-controller made the object.
+	Direct           bool     `json:"direct"`
+	ReachedThrough   []string `json:"reachedThrough,omitempty"`
+	IntroducedBy     []string `json:"introducedBy,omitempty"`
+	AwaitingApproval bool     `json:"awaitingApproval,omitempty"`
 }
 
 // Problem is something wrong, and what to do about it.
@@ -91,7 +90,12 @@ func Collect(ctx context.Context, c client.Reader) (Input, error) {
 	if err := c.List(ctx, &neighbors); err != nil {
 		return in, kube.Explain(err, "list", "Neighbors")
 	}
-	in.Clusters, in.Neighbors = clusters.Items, neighbors.Items
+	var connections v1alpha1.ForeignClusterConnectionList
+	// An installation of a former version lacks the kind.
+	if err := c.List(ctx, &connections); err != nil && !kube.Missing(err) {
+		return in, kube.Explain(err, "list", "ForeignClusterConnections")
+	}
+	in.Clusters, in.Neighbors, in.Connections = clusters.Items, neighbors.Items, connections.Items
 	return in, nil
 }
 
@@ -99,7 +103,7 @@ func Collect(ctx context.Context, c client.Reader) (Input, error) {
 func Make(in Input) Report {
 	r := Report{
 		ClusterID: in.Config.Spec.ClusterID, Identity: in.Config.Status.Identity, Networks: orEmpty(in.Config.Status.Networks),
-		Nodes: []Node{}, Clusters: []Cluster{}, Problems: orEmpty(problems(in)),
+		Nodes: []Node{}, Clusters: []Cluster{}, Connections: []Connection{}, Problems: orEmpty(problems(in)),
 	}
 	r.Healthy = len(r.Problems) == 0
 	for i := range in.Nodes {
@@ -108,8 +112,12 @@ func Make(in Input) Report {
 	for i := range in.Clusters {
 		r.Clusters = append(r.Clusters, makeCluster(&in.Clusters[i], in.Now))
 	}
+	for i := range in.Connections {
+		r.Connections = append(r.Connections, makeConnection(&in.Connections[i], in.Now))
+	}
 	slices.SortFunc(r.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(r.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Connections, func(a, b Connection) int { return strings.Compare(a.Name, b.Name) })
 	return r
 }
 
@@ -125,15 +133,11 @@ func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
 	connected, _ := peering.Connected(fcl)
 	c := Cluster{
 		Name: fcl.Name, ClusterID: fcl.Status.ClusterID, Identity: fcl.Spec.Identity, Connected: connected,
-		Pods: fcl.Spec.Access.Pods, Networks: orEmpty(fcl.Status.Networks), Links: []Link{},
+		Pods: fcl.Spec.Access.Pods, Networks: orEmpty(fcl.Status.Networks), Paths: []Path{}, Direct: fcl.Spec.Direct(),
+		ReachedThrough: fcl.Spec.ReachedThrough, IntroducedBy: fcl.Spec.IntroducedBy, AwaitingApproval: !fcl.Spec.IsAccepted(),
 	}
 	for _, path := range fcl.Status.Paths {
-		link := Link{
-			Gateway: path.Gateway, RemoteGateway: path.RemoteGateway, State: path.State, Active: path.Active,
-			RTTMilliseconds: float64(path.RTTMicroseconds) / 1000, LossPercent: float64(path.LossPermille) / 10,
-			SinceSeconds: sinceSeconds(path, now),
-		}
-		c.Links = append(c.Links, link)
+		c.Paths = append(c.Paths, makePath(fcl.Name, path, now))
 	}
 	return c
 }

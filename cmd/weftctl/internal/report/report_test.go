@@ -52,7 +52,7 @@ func well(t *testing.T) Input {
 	in := Input{Now: now}
 	in.Deployments = []appsv1.Deployment{{
 		ObjectMeta: metav1.ObjectMeta{Name: "weft-controller"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{}},
-		Status: appsv1.DeploymentStatus{AvailableReplicas: 1},
+		Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
 	}}
 	in.DaemonSets = []appsv1.DaemonSet{{
 		ObjectMeta: metav1.ObjectMeta{Name: "weft-agent"}, Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{}},
@@ -76,7 +76,7 @@ func well(t *testing.T) Input {
 	fcl.Status.Conditions = conditions(metav1.ConditionTrue, "Ok", "", "RecordValid", "ChannelReady", "NetworksReady", "Connected")
 	fcl.Status.Networks = []v1alpha1.RemappedNetwork{{Name: "pods", Kind: "Pod", Original: "10.244.0.0/16", Remapped: "100.70.0.0/16"}}
 	fcl.Status.Paths = []v1alpha1.PathStatus{{
-		Via: "b", Gateway: 1, RemoteGateway: 1, State: v1alpha1.PathUp, RTTMicroseconds: 20250, Active: true,
+		Via: "b", Gateway: 1, RemoteGateway: 1, State: v1alpha1.PathUp, RTTMicroseconds: 20250, Active: true, Reason: v1alpha1.PathReasonDirect,
 		Since: metav1.NewTime(now.Add(-90 * time.Second)),
 	}}
 	in.Clusters = []v1alpha1.ForeignCluster{fcl}
@@ -91,7 +91,7 @@ func TestAllIsWell(t *testing.T) {
 	r.Text(&text)
 	for _, want := range []string{
 		"Cluster a exports pods 10.244.0.0/16", "pods 10.244.0.0/16 as 100.70.0.0/16",
-		"1-1", "Up (in use)", "20.25 ms", "0.0 %", "1m30s", "All is well.",
+		"1-1", "Up (in use)", "20.25 ms", "0.0 %", "1m30s", "direct, and no hub is faster by enough", "as a peer", "All is well.",
 	} {
 		require.Contains(t, text.String(), want)
 	}
@@ -123,8 +123,8 @@ func TestLossTellsOnlyOfLinksThatHaveBeenUp(t *testing.T) {
 			r := Make(in)
 			told := slices.ContainsFunc(r.Problems, func(p Problem) bool { return strings.Contains(p.What, "probes are lost") })
 			require.Equal(t, c.tells, told)
-			require.Equal(t, c.tells, strings.Contains(linkCells(r.Clusters[0], 0), "\t10.0 %\t"))
-			require.Equal(t, !c.tells, strings.Contains(linkCells(r.Clusters[0], 0), "\t-\t"))
+			require.Equal(t, c.tells, strings.Contains(pathCells(r.Clusters[0].Paths[0]), "\t10.0 %\t"))
+			require.Equal(t, !c.tells, strings.Contains(pathCells(r.Clusters[0].Paths[0]), "\t-\t"))
 		})
 	}
 }
@@ -145,6 +145,12 @@ func TestProblems(t *testing.T) {
 	}{
 		"controller away": {func(in *Input) { in.Deployments[0].Status.AvailableReplicas = 0 },
 			"Deployment weft-controller", "does not run", "describe pods"},
+		"rollout hangs on an image": {func(in *Input) {
+			in.Deployments[0].Status.Replicas = 2
+			in.Pods = []corev1.Pod{{Spec: corev1.PodSpec{NodeName: "a1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				Image: "registry.example/weft:8", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+			}}}}}
+		}, "Deployment weft-controller", "rollout is not complete, so a former version goes on running (node a1 cannot get image registry.example/weft:8", "describe pods"},
 		"agent away": {func(in *Input) { in.DaemonSets[0].Status.NumberReady = 1 },
 			"DaemonSet weft-agent", "1 of 2 nodes", "describe pods"},
 		"no pod CIDR": {func(in *Input) {

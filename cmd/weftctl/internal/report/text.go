@@ -24,6 +24,7 @@ func (r Report) Text(w io.Writer) {
 	r.nodeTable(w)
 	fmt.Fprintln(w)
 	r.clusterTable(w)
+	r.connectionTable(w)
 	fmt.Fprintln(w)
 	if r.Healthy {
 		fmt.Fprintln(w, "All is well.")
@@ -51,18 +52,36 @@ func (r Report) clusterTable(w io.Writer) {
 		return
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CLUSTER\tCONNECTED\tPODS HERE\tITS NETWORKS\tLINK\tSTATE\tRTT\tLOSS\tSINCE")
+	fmt.Fprintln(table, "CLUSTER\tCONNECTED\tPODS HERE\tKNOWN\tITS NETWORKS")
 	for _, c := range r.Clusters {
-		rows := max(1, len(c.Links), len(c.Networks))
-		for i := range rows {
-			name, connected, pods := "", "", ""
+		for i := range max(1, len(c.Networks)) {
+			cells := "\t\t\t"
 			if i == 0 {
-				name, connected, pods = c.Name, yesNo(c.Connected), dash(string(c.Pods))
+				cells = fmt.Sprintf("%s\t%s\t%s\t%s", c.Name, yesNo(c.Connected), dash(string(c.Pods)), c.known())
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, connected, pods, networkCell(c, i), linkCells(c, i))
+			fmt.Fprintf(table, "%s\t%s\n", cells, networkCell(c, i))
 		}
 	}
 	_ = table.Flush()
+	r.pathTable(w)
+}
+
+// known says why there is an object of the cluster.
+func (c Cluster) known() string {
+	var parts []string
+	if len(c.IntroducedBy) > 0 {
+		parts = append(parts, "introduced by "+strings.Join(c.IntroducedBy, ", "))
+	}
+	if len(c.ReachedThrough) > 0 {
+		parts = append(parts, "through "+strings.Join(c.ReachedThrough, ", "))
+	}
+	if c.AwaitingApproval {
+		parts = append(parts, "waits for approval")
+	}
+	if len(parts) == 0 {
+		return "as a peer"
+	}
+	return strings.Join(parts, "; ")
 }
 
 func networkCell(c Cluster, i int) string {
@@ -73,23 +92,94 @@ func networkCell(c Cluster, i int) string {
 	return fmt.Sprintf("%s %s as %s", n.Name, n.Original, n.Remapped)
 }
 
-func linkCells(c Cluster, i int) string {
-	if i >= len(c.Links) {
-		return "\t\t\t\t"
+// pathTable shows each way to each cluster, and why traffic takes it or not.
+func (r Report) pathTable(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rows := 0
+	for _, c := range r.Clusters {
+		for i, path := range c.Paths {
+			if rows++; rows == 1 {
+				fmt.Fprintln(table, "\nPATH TO\tWAY\tLINK\tSTATE\tRTT\tLOSS\tSINCE\tWHY")
+			}
+			name := ""
+			if i == 0 {
+				name = c.Name
+			}
+			fmt.Fprintf(table, "%s\t%s\n", name, pathCells(path))
+		}
 	}
-	l := c.Links[i]
-	state, rtt, loss := string(l.State), "-", "-"
-	if l.Active {
+	_ = table.Flush()
+}
+
+func pathCells(p Path) string {
+	way, state, loss := "direct", string(p.State), "-"
+	if !p.Direct {
+		way = "via " + p.Via
+	}
+	if p.Active {
 		state += " (in use)"
 	}
-	if l.RTTMilliseconds > 0 {
-		rtt = fmt.Sprintf("%.2f ms", l.RTTMilliseconds)
+	if lossTells(p.State, p.SinceSeconds) {
+		loss = fmt.Sprintf("%.1f %%", p.LossPercent)
 	}
-	if lossTells(l.State, l.SinceSeconds) {
-		loss = fmt.Sprintf("%.1f %%", l.LossPercent)
+	return fmt.Sprintf("%s\t%d-%d\t%s\t%s\t%s\t%s\t%s",
+		way, p.Gateway, p.RemoteGateway, state, rtt(p.RTTMilliseconds), loss, since(p.SinceSeconds), dash(p.Why))
+}
+
+// connectionTable shows the direct links that this cluster makes between
+// others, each side as it reports itself.
+func (r Report) connectionTable(w io.Writer) {
+	if len(r.Connections) == 0 {
+		return
 	}
-	since := (time.Duration(l.SinceSeconds) * time.Second).String()
-	return fmt.Sprintf("%d-%d\t%s\t%s\t%s\t%s", l.Gateway, l.RemoteGateway, state, rtt, loss, since)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nCONNECTION\tMODE\tPHASE\tSINCE\tSIDE\tSTATE\tPATH\tDIRECT\tVIA HUB\tLOSS\tMTU")
+	for _, c := range r.Connections {
+		for i := range max(1, len(c.Sides)) {
+			cells := "\t\t\t"
+			if i == 0 {
+				cells = fmt.Sprintf("%s\t%s\t%s\t%s", c.Name, dash(string(c.Mode)), dash(string(c.Phase)), since(c.SinceSeconds))
+			}
+			fmt.Fprintf(table, "%s\t%s\n", cells, sideCells(c, i))
+		}
+	}
+	_ = table.Flush()
+	for _, c := range r.Connections {
+		if c.Message != "" && c.settled() { // else it stands among the problems
+			fmt.Fprintf(w, "%s: %s\n", c.Name, c.Message)
+		}
+	}
+}
+
+func sideCells(c Connection, i int) string {
+	if i >= len(c.Sides) {
+		return fmt.Sprintf("%s, %s\t-\t-\t-\t-\t-\t-", c.A, c.B)
+	}
+	s := c.Sides[i]
+	loss, mtu := "-", "-"
+	if s.DirectRTTMilliseconds > 0 {
+		loss = fmt.Sprintf("%.1f %%", s.DirectLossPercent)
+	}
+	if s.MTU > 0 {
+		mtu = fmt.Sprint(s.MTU)
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s",
+		s.Name, dash(s.State), dash(s.ActivePath), rtt(s.DirectRTTMilliseconds), rtt(s.HubRTTMilliseconds), loss, mtu)
+}
+
+func rtt(milliseconds float64) string {
+	if milliseconds == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f ms", milliseconds)
+}
+
+// since is a dash where the time is not known.
+func since(seconds int64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return (time.Duration(seconds) * time.Second).String()
 }
 
 func lanes(list []v1alpha1.LaneStatus) string {
