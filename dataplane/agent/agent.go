@@ -12,10 +12,10 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/dataplane/agentapi"
 	"github.com/weft-fabric/weft/dataplane/apply"
 	"github.com/weft-fabric/weft/dataplane/metrics"
@@ -55,7 +55,7 @@ type executor interface {
 
 // prober is what the agent needs of package probe.
 type prober interface {
-	SetTargets([]probe.LinkTarget, []probe.NodeTarget)
+	SetTargets([]probe.PathTarget, []probe.NodeTarget)
 	Snapshot() probe.Snapshot
 	Changed() <-chan struct{}
 }
@@ -78,11 +78,13 @@ type agent struct {
 	status   *statusWriter
 	ports    chan int // of the metrics endpoint
 
-	words words
+	choice choosing
+	again  chan time.Time // when to choose again, see wakeAt
 
-	mu    sync.Mutex
-	names plan.Names // of the plan in force
-	ready error      // why the node is not as planned, nil if it is
+	mu      sync.Mutex
+	names   plan.Names // of the plan in force
+	targets targets    // likewise
+	ready   error      // why the node is not as planned, nil if it is
 }
 
 // Run runs the agent until the context ends, and leaves everything in the
@@ -98,6 +100,7 @@ func Run(ctx context.Context, o Options) error {
 		facts:  func(table int) (node.Facts, error) { return node.Discover(o.Underlay, table) },
 		status: newStatusWriter(o.Source, o.Node, o.Log),
 		ports:  make(chan int, 1),
+		again:  make(chan time.Time, 1),
 		ready:  errNotSynced,
 	}
 	prober := probe.New(probe.Options{Log: o.Log})
@@ -122,6 +125,13 @@ func (a *agent) namesInForce() plan.Names {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.names
+}
+
+// inForce returns what the plan in force names and what to probe of it.
+func (a *agent) inForce() (plan.Names, targets) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.names, a.targets
 }
 
 func (a *agent) setReady(err error) {

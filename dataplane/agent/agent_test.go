@@ -29,9 +29,10 @@ func TestAppliesThenPublishes(t *testing.T) {
 	require.Equal(t, []v1alpha1.LaneStatus{{Name: "weft0", Port: 51847, PublicKey: "BwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", Kernel: true}}, s.Lanes)
 	require.Equal(t, uint32(1), b.executor.lastWords().Paths[5])
 	require.NoError(t, b.readiness())
-	require.Len(t, b.prober.links, 1)
-	require.Equal(t, netip.MustParseAddr("240.9.0.0"), b.prober.links[0].Source)
-	require.Equal(t, netip.MustParseAddr("240.2.0.0"), b.prober.links[0].Destination)
+	paths := b.prober.targets()
+	require.Len(t, paths, 1)
+	require.Equal(t, netip.MustParseAddr("240.9.0.0"), paths[0].Source)
+	require.Equal(t, netip.MustParseAddr("240.2.0.0"), paths[0].Destination)
 }
 
 // Each kind alone, not synced, keeps the agent from touching anything.
@@ -167,7 +168,7 @@ func TestTearDown(t *testing.T) {
 	status := b.statusWith(v1alpha1.ReasonTornDown)
 	require.Equal(t, metav1.ConditionFalse, status.Conditions[0].Status)
 	require.True(t, b.executor.removed)
-	require.Empty(t, b.prober.links)
+	require.Empty(t, b.prober.targets())
 	require.Error(t, b.readiness())
 }
 

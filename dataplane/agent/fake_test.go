@@ -158,15 +158,21 @@ func (f *fakeExecutor) Watch(context.Context) <-chan struct{} { return f.drift }
 type fakeProber struct {
 	mu      sync.Mutex
 	seen    probe.Snapshot
-	links   []probe.LinkTarget
+	paths   []probe.PathTarget
 	nodes   []probe.NodeTarget
 	changed chan struct{}
 }
 
-func (f *fakeProber) SetTargets(links []probe.LinkTarget, nodes []probe.NodeTarget) {
+func (f *fakeProber) SetTargets(paths []probe.PathTarget, nodes []probe.NodeTarget) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.links, f.nodes = links, nodes
+	f.paths, f.nodes = paths, nodes
+}
+
+func (f *fakeProber) targets() []probe.PathTarget {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.paths
 }
 
 func (f *fakeProber) Snapshot() probe.Snapshot {
@@ -177,14 +183,22 @@ func (f *fakeProber) Snapshot() probe.Snapshot {
 
 func (f *fakeProber) Changed() <-chan struct{} { return f.changed }
 
-// see gives the verdict on link 1.
-func (f *fakeProber) see(state v1alpha1.PathState) {
+// see gives the verdict on link 1 to cluster 5.
+func (f *fakeProber) see(state v1alpha1.PathState) { f.show(result(5, 1, state, 20)) }
+
+// show makes these the results, and says so.
+func (f *fakeProber) show(paths ...probe.PathResult) {
 	f.mu.Lock()
-	r := probe.LinkResult{Target: probe.LinkTarget{Link: 1}}
-	r.State = state
-	f.seen = probe.Snapshot{Links: []probe.LinkResult{r}}
+	f.seen = probe.Snapshot{Paths: paths}
 	f.mu.Unlock()
 	f.changed <- struct{}{}
+}
+
+// result of a path whose state is new.
+func result(cluster int32, link uint16, state v1alpha1.PathState, rttMilliseconds int64) probe.PathResult {
+	r := probe.PathResult{Target: probe.PathTarget{ClusterIndex: cluster, Link: link}}
+	r.State, r.Since, r.RTTMicroseconds = state, time.Now(), 1000*rttMilliseconds
+	return r
 }
 
 type fakeAPI struct {
@@ -219,7 +233,7 @@ func start(t *testing.T, s source.Snapshot, prepare ...func(*bench)) *bench {
 		facts: func(int) (node.Facts, error) {
 			return node.Facts{Underlay: netip.MustParseAddr("192.168.0.1"), UnderlayMTU: 1500}, nil
 		},
-		status: newStatusWriter(b.source, "a1", log), ports: make(chan int, 1), ready: errNotSynced,
+		status: newStatusWriter(b.source, "a1", log), ports: make(chan int, 1), again: make(chan time.Time, 1), ready: errNotSynced,
 	}
 	for _, p := range prepare {
 		p(b)

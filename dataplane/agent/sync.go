@@ -93,6 +93,9 @@ func ownStatus(name string, snapshot *source.Snapshot, facts node.Facts) []v1alp
 // apply makes the plan true, then probes and chooses by it.
 func (a *agent) apply(ctx context.Context, s *state, p *plan.Plan, force bool) error {
 	if force || s.applied == nil || !reflect.DeepEqual(*s.applied, *p) {
+		if err := a.leave(p); err != nil {
+			a.log.Warn("traffic stays on paths that are about to go", "error", err)
+		}
 		report, err := a.executor.Apply(ctx, *p)
 		s.report = report
 		if s.applied = nil; err == nil {
@@ -106,12 +109,11 @@ func (a *agent) apply(ctx context.Context, s *state, p *plan.Plan, force bool) e
 	return a.choose()
 }
 
-// follow turns probes and choices to what the plan names.
+// follow turns the next choice, and with it the probes, to what the plan names.
 func (a *agent) follow(p *plan.Plan) {
 	a.mu.Lock()
-	a.names = p.Names
-	a.mu.Unlock()
-	a.prober.SetTargets(targets(a.node, p))
+	defer a.mu.Unlock()
+	a.names, a.targets = p.Names, targetsOf(a.node, p)
 }
 
 // tearDown removes all that Weft made on this node. With the FabricConfig going
@@ -125,12 +127,13 @@ func (a *agent) tearDown(ctx context.Context, s *state, config *v1alpha1.FabricC
 		return nil
 	}
 	a.follow(&plan.Plan{})
+	_ = a.choose() // ends the probes; there is nothing to choose any more
 	a.api.SetState(agentapi.State{})
 	_, err := a.executor.Apply(ctx, plan.Plan{})
 	if err == nil && config != nil {
 		err = a.executor.RemoveState()
 	}
-	a.words.forget()
+	a.choice.forget()
 	s.applied, s.report = nil, apply.Report{}
 	a.setReady(errNoFabricConfig)
 	a.status.set(tornDownStatus(reason, err, metav1.Now().Rfc3339Copy()))

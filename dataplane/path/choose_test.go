@@ -2,6 +2,7 @@ package path
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,15 +26,61 @@ func reach(clusters ...uint8) bpfgen.BorderWeftReach {
 	return r
 }
 
-func previous(choice ...uint8) plan.Words {
-	return plan.Words{Choices: map[uint32]uint64{cluster: Pack(choice)}}
+func previous(choice ...uint8) Choice {
+	return words(0, choice...)
+}
+
+// words in force: a link and gateways.
+func words(link uint32, gateways ...uint8) Choice {
+	var c Choice
+	if link != 0 {
+		c.Paths = map[uint32]uint32{cluster: link}
+	}
+	if len(gateways) > 0 {
+		c.Choices = map[uint32]uint64{cluster: Pack(gateways)}
+	}
+	return c
+}
+
+// direct path over a link, long settled.
+func direct(link uint16, state v1alpha1.PathState) Path {
+	return Path{Cluster: cluster, Link: link, Direct: true, Permitted: true, Probed: true, State: state}
+}
+
+// hub path over a link, long settled.
+func hub(link uint16, state v1alpha1.PathState) Path {
+	p := direct(link, state)
+	p.Direct = false
+	return p
+}
+
+func (p Path) rtt(milliseconds float64) Path {
+	p.RTT = time.Duration(milliseconds * float64(time.Millisecond))
+	return p
+}
+
+func (p Path) excluded() Path {
+	p.Permitted = false
+	return p
+}
+
+func (p Path) upFor(d time.Duration) Path {
+	p.Since = now.Add(-d)
+	return p
+}
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func reaching(c Choice) Choice {
+	c.Reach = reach(cluster)
+	return c
 }
 
 // A plain node has gateways 1 and 2 and wants to reach one cluster.
 func TestGatewaysOfPlainNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		one, two Gateway
-		previous plan.Words
+		previous Choice
 		want     []uint8
 	}{
 		"new node: all":                     {one: Gateway{State: unknown}, two: Gateway{State: unknown}, want: []uint8{1, 2}},
@@ -57,12 +104,14 @@ func TestGatewaysOfPlainNode(t *testing.T) {
 	}
 }
 
-// Gateway 1 has links 11 and 12 to a cluster, gateway 2 is the other way.
+// Gateway 1 has links 11 and 12 to a cluster and maybe link 21 to a hub, gateway 2
+// is the other way.
 func TestGateway(t *testing.T) {
 	other := Gateway{ID: 2, State: up, Reach: reach(cluster)}
 	for name, c := range map[string]struct {
 		first, second v1alpha1.PathState
-		previous      plan.Words
+		hub           v1alpha1.PathState // empty: there is none
+		previous      Choice
 		other         Gateway
 		link          uint32
 		gateways      []uint8
@@ -70,22 +119,27 @@ func TestGateway(t *testing.T) {
 	}{
 		"new":                     {first: unknown, second: unknown, other: other, link: 11, gateways: []uint8{1}},
 		"both up: the first":      {first: up, second: up, other: other, link: 11, gateways: []uint8{1}, reach: true},
-		"both up: stays":          {first: up, second: up, previous: plan.Words{Paths: map[uint32]uint32{cluster: 12}}, other: other, link: 12, gateways: []uint8{1}, reach: true},
-		"one up":                  {first: down, second: up, previous: plan.Words{Paths: map[uint32]uint32{cluster: 11}}, other: other, link: 12, gateways: []uint8{1}, reach: true},
-		"silent is not down":      {first: up, second: unknown, previous: plan.Words{Paths: map[uint32]uint32{cluster: 12}}, other: other, link: 12, gateways: []uint8{1}, reach: true},
-		"down: the other gateway": {first: down, second: down, previous: plan.Words{Paths: map[uint32]uint32{cluster: 12}}, other: other, link: 12, gateways: []uint8{2}},
+		"both up: stays":          {first: up, second: up, previous: words(12), other: other, link: 12, gateways: []uint8{1}, reach: true},
+		"one up":                  {first: down, second: up, previous: words(11), other: other, link: 12, gateways: []uint8{1}, reach: true},
+		"silent is not down":      {first: up, second: unknown, previous: words(12), other: other, link: 12, gateways: []uint8{1}, reach: true},
+		"one up over a hub":       {first: down, second: down, hub: up, previous: reaching(words(12, 1)), other: other, link: 21, gateways: []uint8{1}, reach: true},
+		"down: the other gateway": {first: down, second: down, previous: words(12), other: other, link: 12, gateways: []uint8{2}},
 		"all down: the last stands": {first: down, second: down, other: Gateway{ID: 2, State: down},
-			previous: plan.Words{Paths: map[uint32]uint32{cluster: 12}, Choices: map[uint32]uint64{cluster: Pack([]uint8{1})}}, link: 12, gateways: []uint8{1}},
+			previous: words(12, 1), link: 12, gateways: []uint8{1}},
 		"restarted agent: words stand": {first: unknown, second: unknown, other: Gateway{ID: 2, State: unknown},
-			previous: plan.Words{Paths: map[uint32]uint32{cluster: 12}, Choices: map[uint32]uint64{cluster: Pack([]uint8{2})}, Reach: reach(cluster)}, link: 12, gateways: []uint8{2}, reach: true},
+			previous: reaching(words(12, 2)), link: 12, gateways: []uint8{2}, reach: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			words := Choose(Input{
+			in := Input{
 				Self: 1, Clusters: []uint8{cluster},
 				Gateways: []Gateway{c.other, {ID: 1}},
-				Links:    []Link{{ID: 12, Cluster: cluster, State: c.second}, {ID: 11, Cluster: cluster, State: c.first}, {ID: 3, Cluster: 3, State: up}},
+				Paths:    []Path{direct(12, c.second), direct(11, c.first), {Cluster: 3, Link: 3, Direct: true, Permitted: true, Probed: true, State: up}},
 				Previous: c.previous,
-			})
+			}
+			if c.hub != "" {
+				in.Paths = append(in.Paths, hub(21, c.hub))
+			}
+			words := Choose(in)
 			require.Equal(t, c.link, words.Paths[cluster])
 			require.Equal(t, c.gateways, Unpack(words.Choices[cluster]))
 			require.Equal(t, c.reach, HasReach(words.Reach, cluster))
@@ -99,9 +153,9 @@ func TestGatewayWithoutLink(t *testing.T) {
 	words := Choose(Input{
 		Self: 1, Clusters: []uint8{cluster},
 		Gateways: []Gateway{{ID: 1}, {ID: 2, State: unknown}},
-		Previous: plan.Words{
+		Previous: Choice{Words: plan.Words{
 			Paths: map[uint32]uint32{cluster: 7, 5: 7}, Choices: map[uint32]uint64{cluster: Pack([]uint8{1}), 5: Pack([]uint8{1})}, Reach: reach(cluster, 5),
-		},
+		}},
 	})
 	require.Empty(t, words.Paths)
 	require.Equal(t, map[uint32]uint64{cluster: Pack([]uint8{2})}, words.Choices)

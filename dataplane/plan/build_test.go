@@ -160,18 +160,6 @@ func TestPeerBehindNAT(t *testing.T) {
 	require.Zero(t, peer.Keepalive)
 }
 
-func TestProbeAddresses(t *testing.T) {
-	in := fixture()
-	links := built(t, in).Names.Links
-	require.Len(t, links, 1)
-	require.Equal(t, addr("100.81.16.0"), links[0].ProbeSource)
-	require.Equal(t, addr("100.71.0.0"), links[0].ProbeDestination)
-
-	in.Neighbors[0].Spec.Rows = in.Neighbors[0].Spec.Rows[:2] // the neighbor has announced nothing yet
-	links = built(t, in).Names.Links
-	require.False(t, links[0].ProbeSource.IsValid())
-}
-
 // The same objects in another order give the same plan; building changes none
 // of them.
 func TestOrderMeansNothing(t *testing.T) {

@@ -62,8 +62,7 @@ func (b *builder) finishPeer(n *neighbor, p *peer) {
 	b.plan.Lanes[0].Peers = append(b.plan.Lanes[0].Peers, p.Peer)
 	b.plan.Names.Links = append(b.plan.Names.Links, LinkName{
 		Link: p.link, Lane: LaneDevice, Neighbor: n.object.Name, ClusterIndex: int32(n.cluster),
-		OwnGateway: b.self.Spec.GatewayID, RemoteGateway: int32(p.gateway), PublicKey: p.PublicKey,
-		ProbeSource: p.probeSource, ProbeDestination: p.probeDestination,
+		OwnGateway: b.self.Spec.GatewayID, RemoteGateway: int32(p.gateway), PublicKey: p.PublicKey, ChannelAddress: p.ChannelAddress,
 	})
 }
 

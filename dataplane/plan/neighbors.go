@@ -19,6 +19,7 @@ type neighbor struct {
 	cluster uint8
 	views   []network
 	peers   []*peer
+	policy  v1alpha1.PathPolicy
 }
 
 // neighbors accepts what is sound of each Neighbor: views, then peers.
@@ -40,12 +41,25 @@ func (b *builder) neighbors() {
 			continue
 		}
 		indexes[spec.ClusterIndex], identities[spec.Identity] = object.Name, object.Name
-		n := &neighbor{object: object, cluster: uint8(spec.ClusterIndex)}
+		n := &neighbor{object: object, cluster: uint8(spec.ClusterIndex), policy: b.neighborPolicy(object)}
 		b.neighborViews(n)
 		if b.isGateway() {
 			b.neighborPeers(n, keys)
 		}
 		b.accepted = append(b.accepted, n)
+	}
+}
+
+// neighborPolicy takes a policy of a later version for the strictest.
+func (b *builder) neighborPolicy(object *v1alpha1.Neighbor) v1alpha1.PathPolicy {
+	switch policy := object.Spec.Paths; policy {
+	case "":
+		return v1alpha1.PathAny
+	case v1alpha1.PathAny, v1alpha1.PathDirectOnly, v1alpha1.PathHubOnly:
+		return policy
+	default:
+		b.problem(object.Name, "no hub is used for it: this agent does not know the path policy %.50q; upgrade it", policy)
+		return v1alpha1.PathDirectOnly
 	}
 }
 

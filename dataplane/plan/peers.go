@@ -24,9 +24,10 @@ type peer struct {
 	gateway uint8
 	link    uint16
 	Peer
-	// Wire addresses of host 0 of the node networks; invalid until the rows are
-	// there.
-	probeSource, probeDestination netip.Addr
+	// Wire addresses of host 0 of this cluster's node network and, by cluster
+	// index, of others'; missing until the rows are there.
+	probeSource       netip.Addr
+	probeDestinations map[uint8]netip.Addr
 }
 
 // neighborPeers accepts the neighbor's gateways. keys holds whose WireGuard
@@ -76,7 +77,7 @@ func newPeer(id v1alpha1.Identity, object *v1alpha1.NeighborPeer) (*peer, error)
 	if object.ChannelAddress != channel.String() {
 		return nil, fmt.Errorf("its channel address %.50q does not follow from its identity, which gives %s", object.ChannelAddress, channel)
 	}
-	p := &peer{gateway: uint8(object.GatewayID)}
+	p := &peer{gateway: uint8(object.GatewayID), probeDestinations: map[uint8]netip.Addr{}}
 	p.PublicKey = [32]byte(key)
 	p.ChannelAddress = channel
 	p.AllowedIPs = []netip.Prefix{netip.PrefixFrom(channel, 128)}

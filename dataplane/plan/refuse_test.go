@@ -44,6 +44,7 @@ func TestBadNeighbor(t *testing.T) {
 		"port":                   {func(n *v1alpha1.Neighbor) { first(n).Lanes[0].Port = 70000; n.Spec.Rows = nil }, "UDP port 70000", 2, 0},
 		"channel address":        {func(n *v1alpha1.Neighbor) { first(n).ChannelAddress = "fd79::1"; n.Spec.Rows = nil }, "does not follow from its identity", 2, 0},
 		"endpoint":               {func(n *v1alpha1.Neighbor) { first(n).Endpoints[0] = "127.0.0.1" }, "127.0.0.1 is not an address", 2, 4},
+		"policy":                 {func(n *v1alpha1.Neighbor) { n.Spec.Paths = "SomeOnly" }, "does not know the path policy", 2, 4},
 		"MTU":                    {func(n *v1alpha1.Neighbor) { n.Spec.MTU = 20 }, "MTU 20 is ignored", 2, 4},
 		"cluster index":          {func(n *v1alpha1.Neighbor) { n.Spec.ClusterIndex = 0 }, "cluster index 0", 0, 0},
 		"our identity":           {func(n *v1alpha1.Neighbor) { n.Spec.Identity = identityA }, "this cluster's own", 0, 0},
@@ -63,9 +64,18 @@ func TestBadNeighbor(t *testing.T) {
 			require.Len(t, p.Routing.Routes, c.views+1)
 			require.Len(t, p.Maps.Rows4, c.rows+1)
 			require.Equal(t, []v1alpha1.AppliedNeighbor{{Name: "c", UID: "uid-c", Generation: 1}}, p.Names.Neighbors)
-			checkTables(t, &p)
+			in.Neighbors[0].Spec.Paths = policyInForce(in.Neighbors[0].Spec.Paths)
+			checkTables(t, &p, policiesOf(&in, &p))
 		})
 	}
+}
+
+// policyInForce is the strictest for one that is unknown.
+func policyInForce(policy v1alpha1.PathPolicy) v1alpha1.PathPolicy {
+	if policy == "SomeOnly" {
+		return v1alpha1.PathDirectOnly
+	}
+	return policy
 }
 
 // A node cannot take over addresses that are not its cluster's pods, nor those

@@ -23,6 +23,8 @@ func (b *builder) rows() {
 			}
 		}
 		slices.SortFunc(b.plan.Lanes[0].Peers, func(x, y Peer) int { return slices.Compare(x.PublicKey[:], y.PublicKey[:]) })
+		b.paths()
+		b.transit()
 	}
 	b.held()
 }
@@ -76,7 +78,7 @@ func (b *builder) row(n *neighbor, p *peer, r *v1alpha1.Row, theirs *disjoint) e
 	}
 	network, ok := b.networks[networkID{uint8(r.OriginIndex), uint8(r.NetworkIndex)}]
 	if !ok || checkIndex(r.NetworkIndex) != nil {
-		return errors.New("that network is not known here")
+		return errors.New("that network is not known here, or not yet")
 	}
 	if string(r.Local) != network.local.String() || wire.Bits() != network.local.Bits() {
 		return fmt.Errorf("that network is %s here, and both prefixes must have its length", network.local)
@@ -108,7 +110,7 @@ func (b *builder) row(n *neighbor, p *peer, r *v1alpha1.Row, theirs *disjoint) e
 }
 
 // ours enters a wire prefix that this cluster chose: whose source it is at
-// ingress.
+// ingress. On the link of a hub that is also a cluster behind it.
 func (b *builder) ours(n *neighbor, p *peer, network network, wire netip.Prefix) error {
 	if network.id.cluster == bpfgen.Self {
 		return errors.New("own networks do not enter from a neighbor")
@@ -124,16 +126,19 @@ func (b *builder) ours(n *neighbor, p *peer, network network, wire netip.Prefix)
 		Cluster: network.id.cluster, Network: network.id.index,
 	}
 	insert(b.plan.Maps.Wire4, b.plan.Maps.Wire4Long, &b.plan.Maps.Lengths.Wire4, wire, value, bpfgen.BorderWeftWire{Flags: bpfgen.NetLonger})
-	b.plan.Maps.Accept[bpfgen.BorderWeftAcceptKey{Link: p.link, Cluster: network.id.cluster}] = 1
+	if b.accepts(n.cluster, network.id.cluster) {
+		b.plan.Maps.Accept[bpfgen.BorderWeftAcceptKey{Link: p.link, Cluster: network.id.cluster}] = 1
+	}
 	p.AllowedIPs = append(p.AllowedIPs, wire)
-	if network.id.cluster == n.cluster && network.kind == v1alpha1.NetworkNode {
-		p.probeDestination = wire.Addr()
+	if network.kind == v1alpha1.NetworkNode && !p.probeDestinations[network.id.cluster].IsValid() {
+		p.probeDestinations[network.id.cluster] = wire.Addr()
 	}
 	return nil
 }
 
 // theirs enters a wire prefix that the neighbor chose: what a destination means
-// at ingress from this link.
+// at ingress from this link. To a neighbor that uses this cluster as a hub that
+// is also another neighbor.
 func (b *builder) theirs(n *neighbor, p *peer, network network, wire netip.Prefix, named *disjoint) error {
 	if network.id.cluster == n.cluster {
 		return errors.New("a neighbor's own networks do not leave towards it")
@@ -146,7 +151,7 @@ func (b *builder) theirs(n *neighbor, p *peer, network network, wire netip.Prefi
 	link := b.plan.Maps.Links[uint32(p.link)]
 	link.Value.TheirsLengths |= lengthBit(wire)
 	b.plan.Maps.Links[uint32(p.link)] = link
-	if network.id.cluster == bpfgen.Self && network.kind == v1alpha1.NetworkNode {
+	if network.id.cluster == bpfgen.Self && network.kind == v1alpha1.NetworkNode && !p.probeSource.IsValid() {
 		p.probeSource = wire.Addr()
 	}
 	return nil

@@ -88,9 +88,9 @@ func TestWhichProbesArePadded(t *testing.T) {
 		}
 		return counts
 	}
-	require.Equal(t, map[int]int{packetLength: 990, 1440: 10}, lengths(measured{link: &LinkTarget{MTU: 1440}}))
-	require.Equal(t, map[int]int{packetLength: 990, maxPacket: 10}, lengths(measured{link: &LinkTarget{MTU: 1 << 20}}))
-	require.Equal(t, map[int]int{packetLength: 1000}, lengths(measured{link: &LinkTarget{}}), "the MTU is not known")
+	require.Equal(t, map[int]int{packetLength: 990, 1440: 10}, lengths(measured{path: &PathTarget{MTU: 1440}}))
+	require.Equal(t, map[int]int{packetLength: 990, maxPacket: 10}, lengths(measured{path: &PathTarget{MTU: 1 << 20}}))
+	require.Equal(t, map[int]int{packetLength: 1000}, lengths(measured{path: &PathTarget{}}), "the MTU is not known")
 	require.Equal(t, map[int]int{packetLength: 1000}, lengths(measured{node: &NodeTarget{}}))
 }
 

@@ -1,4 +1,4 @@
-// Package probe measures, over the data path itself, the links of a gateway and
+// Package probe measures, over the data path itself, the paths of a gateway and
 // the overlay between the nodes of a cluster. Probes are reflected in BPF by
 // the far end, so an answer needs no process alive there.
 //
@@ -29,7 +29,7 @@ type Options struct {
 	Log *slog.Logger
 	// Interval between probes of a target that carries traffic.
 	Interval time.Duration
-	// SlowInterval between probes of a NodeTarget that is Slow.
+	// SlowInterval between probes of a target that is Slow.
 	SlowInterval time.Duration
 	// BurstInterval is the pace from a first miss to the verdict, and the time
 	// after which an unanswered probe of a burst is missed at the latest once
@@ -64,10 +64,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// LinkTarget is a link of this gateway. Both addresses are in wire form: host 0
-// of the Node networks of this cluster (Source) and of the neighbor
-// (Destination), as the rows of the link map them.
-type LinkTarget struct {
+// PathTarget is a path of this gateway. Both addresses are in wire form: host 0
+// of the Node networks of this cluster (Source) and of the path's (Destination),
+// as the rows of the link map them. A hub forwards such a probe like any packet.
+type PathTarget struct {
 	Link        uint16
 	Device      string
 	Source      netip.Addr
@@ -75,11 +75,14 @@ type LinkTarget struct {
 	// MTU of the path in bytes at layer 3: one probe in a hundred is as large.
 	// 0: none is padded.
 	MTU int
-	// The rest only names the link in results.
-	Neighbor      string
-	ClusterIndex  int32
-	OwnGateway    int32
-	RemoteGateway int32
+	// Slow targets are probed at SlowInterval: those that traffic would not take
+	// next.
+	Slow bool
+	// Cluster (by index) that the path leads to. It and the link name the path in
+	// results.
+	ClusterIndex int32
+	// Cluster and Via are for the log.
+	Cluster, Via string
 }
 
 // NodeTarget is another node of this cluster, reached over the overlay. Both
@@ -96,9 +99,9 @@ type NodeTarget struct {
 	Slow bool
 }
 
-// LinkResult is what is known of a link.
-type LinkResult struct {
-	Target LinkTarget
+// PathResult is what is known of a path.
+type PathResult struct {
+	Target PathTarget
 	agent.Measurement
 	// OuterFragments as the far end counts them.
 	OuterFragments uint32
@@ -116,8 +119,9 @@ type NodeResult struct {
 	Reach bpfgen.BorderWeftReach
 }
 
-// Snapshot of all targets at one time, sorted by link id and by node name.
+// Snapshot of all targets at one time, sorted by cluster index and link id, and
+// by node name.
 type Snapshot struct {
-	Links []LinkResult
+	Paths []PathResult
 	Nodes []NodeResult
 }

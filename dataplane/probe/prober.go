@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -28,7 +29,7 @@ type key struct {
 type measured struct {
 	key
 	*track
-	link           *LinkTarget // one of the two is set
+	path           *PathTarget // one of the two is set
 	node           *NodeTarget
 	outerFragments uint32
 	reach          bpfgen.BorderWeftReach
@@ -66,7 +67,7 @@ func New(options Options) *Prober {
 // SetTargets replaces the targets. A target that stays (same addresses, same
 // device) keeps its history. Targets with other than IPv4 addresses are
 // ignored.
-func (p *Prober) SetTargets(links []LinkTarget, nodes []NodeTarget) {
+func (p *Prober) SetTargets(paths []PathTarget, nodes []NodeTarget) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -76,8 +77,8 @@ func (p *Prober) SetTargets(links []LinkTarget, nodes []NodeTarget) {
 			wanted[m.key] = m
 		}
 	}
-	for _, t := range links {
-		add(&measured{key: key{t.Device, t.Source, t.Destination}, link: &t})
+	for _, t := range paths {
+		add(&measured{key: key{t.Device, t.Source, t.Destination}, path: &t})
 	}
 	for _, t := range nodes {
 		add(&measured{key: key{t.Device, t.Source, t.Destination}, node: &t})
@@ -85,7 +86,7 @@ func (p *Prober) SetTargets(links []LinkTarget, nodes []NodeTarget) {
 	stretch := stretchFor(wanted, p.options)
 	for k, m := range wanted {
 		pace := paceOf(m, p.options, stretch)
-		if old := p.targets[k]; old != nil && (old.link == nil) == (m.link == nil) {
+		if old := p.targets[k]; old != nil && (old.path == nil) == (m.path == nil) {
 			m.track, m.outerFragments, m.reach = old.track, old.outerFragments, old.reach
 			m.setPace(pace, now)
 		} else {
@@ -103,7 +104,7 @@ func (p *Prober) setSockets() {
 	for _, m := range p.targets {
 		needed[m.device] = true
 		if p.sockets[m.device] == nil {
-			p.sockets[m.device] = newSocket(m.device, m.link != nil, p.options.Port, p.sender)
+			p.sockets[m.device] = newSocket(m.device, m.path != nil, p.options.Port, p.sender)
 		}
 	}
 	for device, s := range p.sockets {
@@ -116,7 +117,7 @@ func (p *Prober) setSockets() {
 
 func paceOf(m *measured, o Options, stretch float64) pace {
 	interval := o.Interval
-	if m.node != nil && m.node.Slow {
+	if m.path != nil && m.path.Slow || m.node != nil && m.node.Slow {
 		interval = o.SlowInterval
 	}
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * stretch) }
@@ -214,13 +215,13 @@ func (p *Prober) probe(m *measured) {
 	p.log(p.sockets[m.device].send(r.marshal(), now))
 }
 
-// nextLength is the length of the next probe: one in a hundred of a link is
-// padded to the path's MTU.
+// nextLength is the length of the next probe: one in a hundred of a path is
+// padded to its MTU.
 func (m *measured) nextLength() int {
-	if m.link == nil || m.sequence%paddedEvery != paddedAt {
+	if m.path == nil || m.sequence%paddedEvery != paddedAt {
 		return packetLength
 	}
-	return min(max(m.link.MTU, packetLength), maxPacket)
+	return min(max(m.path.MTU, packetLength), maxPacket)
 }
 
 // take handles a packet that arrived on a device. It counts only if it comes
@@ -252,8 +253,8 @@ func (p *Prober) take(device string, b []byte) {
 
 func (p *Prober) verdict(m *measured) {
 	attributes := []any{"device", m.device, "state", m.state, "rtt", m.smoothed}
-	if m.link != nil {
-		attributes = append(attributes, "neighbor", m.link.Neighbor, "link", m.link.Link)
+	if m.path != nil {
+		attributes = append(attributes, "cluster", m.path.Cluster, "via", m.path.Via, "link", m.path.Link)
 	} else {
 		attributes = append(attributes, "node", m.node.Node)
 	}
@@ -283,8 +284,8 @@ func (p *Prober) Snapshot() Snapshot {
 	defer p.mu.Unlock()
 	var s Snapshot
 	for _, m := range p.targets {
-		if m.link != nil {
-			s.Links = append(s.Links, LinkResult{Target: *m.link, Measurement: m.measurement(),
+		if m.path != nil {
+			s.Paths = append(s.Paths, PathResult{Target: *m.path, Measurement: m.measurement(),
 				OuterFragments: m.outerFragments, LargeLost: m.largeLost()})
 			continue
 		}
@@ -294,7 +295,9 @@ func (p *Prober) Snapshot() Snapshot {
 		}
 		s.Nodes = append(s.Nodes, result)
 	}
-	slices.SortFunc(s.Links, func(a, b LinkResult) int { return int(a.Target.Link) - int(b.Target.Link) })
+	slices.SortFunc(s.Paths, func(a, b PathResult) int {
+		return cmp.Or(cmp.Compare(a.Target.ClusterIndex, b.Target.ClusterIndex), cmp.Compare(a.Target.Link, b.Target.Link))
+	})
 	slices.SortFunc(s.Nodes, func(a, b NodeResult) int { return strings.Compare(a.Target.Node, b.Target.Node) })
 	return s
 }

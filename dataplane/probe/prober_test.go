@@ -84,10 +84,10 @@ func (e *farEnd) reflect() {
 
 func (e *farEnd) set(alter func(packet []byte) []byte) { e.alter.Store(&alter) }
 
-func start(t *testing.T, links []LinkTarget, nodes []NodeTarget) *Prober {
+func start(t *testing.T, paths []PathTarget, nodes []NodeTarget) *Prober {
 	t.Helper()
 	p := New(Options{Interval: 20 * time.Millisecond, BurstInterval: 5 * time.Millisecond})
-	p.SetTargets(links, nodes)
+	p.SetTargets(paths, nodes)
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,7 +114,7 @@ func waitFor(t *testing.T, p *Prober, state v1alpha1.PathState) Snapshot {
 	deadline := time.After(10 * time.Second)
 	for {
 		s := p.Snapshot()
-		if len(s.Links) == 1 && s.Links[0].State == state || len(s.Nodes) == 1 && s.Nodes[0].State == state {
+		if len(s.Paths) == 1 && s.Paths[0].State == state || len(s.Nodes) == 1 && s.Nodes[0].State == state {
 			return s
 		}
 		select {
@@ -125,13 +125,13 @@ func waitFor(t *testing.T, p *Prober, state v1alpha1.PathState) Snapshot {
 	}
 }
 
-func TestLinkOverLaneDevice(t *testing.T) {
+func TestPathOverLaneDevice(t *testing.T) {
 	enterNamespace(t)
 	far := newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
-	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, Neighbor: "b"}}, nil)
+	p := start(t, []PathTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, Cluster: "b"}}, nil)
 	s := waitFor(t, p, v1alpha1.PathUp)
-	require.Equal(t, "b", s.Links[0].Target.Neighbor)
-	require.Positive(t, s.Links[0].RTTMicroseconds)
+	require.Equal(t, "b", s.Paths[0].Target.Cluster)
+	require.Positive(t, s.Paths[0].RTTMicroseconds)
 
 	// An answer that was altered in any way that tells whose it is, is none.
 	for name, offset := range map[string]int{"source": 15, "destination": 19, "sequence": 28 + offSequence + 3, "clock": 28 + offClock + 7, "sender": 28 + offSender} {
@@ -161,7 +161,7 @@ func TestPaddedProbes(t *testing.T) {
 		}
 		return b
 	})
-	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, MTU: 1440}}, nil)
+	p := start(t, []PathTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, MTU: 1440}}, nil)
 	padded := func() {
 		t.Helper()
 		deadline := time.After(10 * time.Second)
@@ -181,11 +181,11 @@ func TestPaddedProbes(t *testing.T) {
 	waitFor(t, p, v1alpha1.PathUp)
 	// The loss is that of the last hundred probes, one of which is padded. A busy
 	// machine may answer one of the first too late.
-	require.Eventually(t, func() bool { return p.Snapshot().Links[0].LossPermille == 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return p.Snapshot().Paths[0].LossPermille == 0 }, 20*time.Second, 5*time.Millisecond)
 	shorten.Store(true)
 	padded()
-	require.Eventually(t, func() bool { return p.Snapshot().Links[0].LossPermille > 0 }, 5*time.Second, 5*time.Millisecond)
-	require.Equal(t, v1alpha1.PathUp, p.Snapshot().Links[0].State)
+	require.Eventually(t, func() bool { return p.Snapshot().Paths[0].LossPermille > 0 }, 5*time.Second, 5*time.Millisecond)
+	require.Equal(t, v1alpha1.PathUp, p.Snapshot().Paths[0].State)
 }
 
 // A device whose MTU is smaller than the plan says refuses the padded probes;
@@ -198,10 +198,10 @@ func TestPaddedProbeTooLargeForItsDevice(t *testing.T) {
 	require.NoError(t, netlink.LinkSetMTU(device, 1280))
 	var largest atomic.Int64
 	far.set(func(b []byte) []byte { largest.Store(max(largest.Load(), int64(len(b)))); return b })
-	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, MTU: 1281}}, nil)
-	since := waitFor(t, p, v1alpha1.PathUp).Links[0].Since
-	require.Eventually(t, func() bool { return p.Snapshot().Links[0].LossPermille > 0 }, 10*time.Second, 5*time.Millisecond)
-	s := p.Snapshot().Links[0]
+	p := start(t, []PathTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination, MTU: 1281}}, nil)
+	since := waitFor(t, p, v1alpha1.PathUp).Paths[0].Since
+	require.Eventually(t, func() bool { return p.Snapshot().Paths[0].LossPermille > 0 }, 10*time.Second, 5*time.Millisecond)
+	s := p.Snapshot().Paths[0]
 	require.Equal(t, v1alpha1.PathUp, s.State)
 	require.Equal(t, since, s.Since)
 	require.LessOrEqual(t, s.LossPermille, int32(100), "one probe of those sent so far")
@@ -222,7 +222,7 @@ func TestNodeOverEthernetDevice(t *testing.T) {
 
 func TestDeviceVanishesAndReturns(t *testing.T) {
 	enterNamespace(t)
-	p := start(t, []LinkTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination}}, nil)
+	p := start(t, []PathTarget{{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination}}, nil)
 	waitFor(t, p, v1alpha1.PathDown) // there is no device yet
 	far := newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
 	waitFor(t, p, v1alpha1.PathUp)
@@ -241,18 +241,18 @@ func TestDeviceVanishesAndReturns(t *testing.T) {
 func TestTargetsKeepTheirHistory(t *testing.T) {
 	enterNamespace(t)
 	newFarEnd(t, "weft0", netlink.TUNTAP_MODE_TUN)
-	target := LinkTarget{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination}
-	p := start(t, []LinkTarget{target}, nil)
-	since := waitFor(t, p, v1alpha1.PathUp).Links[0].Since
+	target := PathTarget{Link: 1, Device: "weft0", Source: testSource, Destination: testDestination}
+	p := start(t, []PathTarget{target}, nil)
+	since := waitFor(t, p, v1alpha1.PathUp).Paths[0].Since
 	target.Link = 9
-	p.SetTargets([]LinkTarget{target}, nil)
+	p.SetTargets([]PathTarget{target}, nil)
 	s := p.Snapshot()
-	require.Equal(t, v1alpha1.PathUp, s.Links[0].State)
-	require.Equal(t, since, s.Links[0].Since)
-	require.EqualValues(t, 9, s.Links[0].Target.Link)
+	require.Equal(t, v1alpha1.PathUp, s.Paths[0].State)
+	require.Equal(t, since, s.Paths[0].Since)
+	require.EqualValues(t, 9, s.Paths[0].Target.Link)
 	target.Destination = target.Destination.Next()
-	p.SetTargets([]LinkTarget{target}, nil)
-	require.Equal(t, v1alpha1.PathUnknown, p.Snapshot().Links[0].State)
+	p.SetTargets([]PathTarget{target}, nil)
+	require.Equal(t, v1alpha1.PathUnknown, p.Snapshot().Paths[0].State)
 	p.SetTargets(nil, nil)
-	require.Empty(t, p.Snapshot().Links)
+	require.Empty(t, p.Snapshot().Paths)
 }

@@ -22,7 +22,7 @@ const (
 // again after a while.
 type socket struct {
 	device string
-	// bypass the queueing discipline and with it the egress program: link
+	// bypass the queueing discipline and with it the egress program: path
 	// probes are in wire form already.
 	bypass bool
 	port   uint16

@@ -20,7 +20,7 @@ const (
 	// ringSize bounds what is remembered of sent probes. It covers the longest
 	// timeout at the pace of a burst.
 	ringSize = 128
-	// Of every paddedEvery probes of a link, the one at paddedAt is padded: soon
+	// Of every paddedEvery probes of a path, the one at paddedAt is padded: soon
 	// after the first answer, not before it.
 	paddedEvery, paddedAt = 100, 10
 	// largeMissesToTell of padded probes in a row, on a path that is up, mean that

@@ -73,16 +73,23 @@ func TestFirstAnswerIsUp(t *testing.T) {
 	require.Zero(t, p.measurement().LossPermille)
 }
 
+// A path is cut at any time between two probes, with what is on its way: the
+// verdict takes at most 300 ms and a round trip.
 func TestSilenceIsDownWithinTheBudget(t *testing.T) {
-	for _, trip := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
-		p := newPath(constant(trip))
-		p.run(20*time.Second, never)
-		require.Equal(t, v1alpha1.PathUp, p.state)
-		p.delay = constant(-1)
-		clear(p.arrives)
-		took := p.run(5*time.Second, p.is(v1alpha1.PathDown))
-		require.LessOrEqual(t, took, 300*time.Millisecond+2*trip, "round trip %s", trip)
-		require.Zero(t, p.measurement().RTTMicroseconds, "a dead path has no round-trip time")
+	for _, trip := range []time.Duration{1, 20, 40, 80, 120, 200, 300} {
+		trip *= time.Millisecond
+		var worst time.Duration
+		for phase := time.Duration(0); phase < 100; phase += 7 {
+			p := newPath(constant(trip))
+			p.run(10*time.Second+phase*time.Millisecond, never)
+			require.Equal(t, v1alpha1.PathUp, p.state)
+			p.delay = constant(-1)
+			clear(p.arrives)
+			worst = max(worst, p.run(5*time.Second, p.is(v1alpha1.PathDown)))
+			require.Zero(t, p.measurement().RTTMicroseconds, "a dead path has no round-trip time")
+		}
+		t.Logf("round trip %s: %s at worst", trip, worst)
+		require.LessOrEqual(t, worst, 300*time.Millisecond+trip, "round trip %s", trip)
 	}
 }
 
@@ -237,9 +244,38 @@ func TestAnswerCountsOnce(t *testing.T) {
 func TestPaceFallsToTheBudget(t *testing.T) {
 	targets := map[key]*measured{}
 	for i := range 100 {
-		targets[key{device: string(rune('a' + i))}] = &measured{link: &LinkTarget{}}
+		targets[key{device: string(rune('a' + i))}] = &measured{path: &PathTarget{}}
 	}
 	o := Options{Budget: 500}.withDefaults()
 	require.InDelta(t, 2.0, stretchFor(targets, o), 0.001, "1,000 a second wanted, 500 allowed")
 	require.InDelta(t, 1.0, stretchFor(targets, Options{}.withDefaults()), 0.001)
+}
+
+// What traffic would not take next is probed once a second, paths and nodes
+// alike.
+func TestPaceOfSlowTargets(t *testing.T) {
+	o := Options{}.withDefaults()
+	for name, c := range map[string]struct {
+		target measured
+		want   time.Duration
+	}{
+		"path":      {measured{path: &PathTarget{}}, 100 * time.Millisecond},
+		"slow path": {measured{path: &PathTarget{Slow: true}}, time.Second},
+		"node":      {measured{node: &NodeTarget{}}, 100 * time.Millisecond},
+		"slow node": {measured{node: &NodeTarget{Slow: true}}, time.Second},
+	} {
+		require.Equal(t, pace{c.want, 20 * time.Millisecond}, paceOf(&c.target, o, 1), name)
+	}
+}
+
+// A path that has to be watched closely from now on does not wait for the probe
+// that was due at the old pace.
+func TestFasterPaceActsAtOnce(t *testing.T) {
+	p := newPath(constant(20 * time.Millisecond))
+	p.setPace(pace{time.Second, defaultBurstInterval}, p.now)
+	p.run(5*time.Second, never)
+	p.setPace(pace{defaultInterval, defaultBurstInterval}, p.now)
+	sequence := p.sequence
+	p.run(100*time.Millisecond, func() bool { return p.sequence > sequence+1 })
+	require.Greater(t, p.sequence, sequence)
 }

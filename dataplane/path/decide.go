@@ -1,0 +1,157 @@
+package path
+
+import (
+	"time"
+)
+
+// What keeps a choice from flapping.
+const (
+	// A path is better than another of its kind, and a hub path than a direct one,
+	// if its round trip is shorter by more than a fifth and by more than minGain.
+	gainShare = 5
+	minGain   = 2 * time.Millisecond
+	// A hub path that was better is left for a direct one when less than half of
+	// that is left of its lead: so jitter at the edge changes nothing.
+	lostLead = 2
+	// A path that is up is left only for one that has been up for settleTime, and
+	// not before holdTime has passed since the last change.
+	settleTime = time.Second
+	holdTime   = 3 * time.Second
+	// reviewTime is how often round-trip times are compared where several paths are
+	// up: no verdict tells that they have drifted apart.
+	reviewTime = time.Second
+)
+
+// decision about the paths to one cluster.
+type decision struct {
+	chosen *Path // nil: there is none
+	// contender is better than chosen, but has to last first; nil: none is.
+	contender *Path
+	// again is when to decide anew at the latest; zero: after the next verdict.
+	again time.Time
+}
+
+// decide chooses among the paths to one cluster, of which previous is the link
+// in use since changed.
+func decide(now time.Time, paths []Path, previous uint16, changed time.Time) decision {
+	used, best := inUse(paths, previous), fastest(paths)
+	switch {
+	case used == nil && best == nil:
+		return decision{chosen: first(paths)}
+	case best == nil, used != nil && used.silent():
+		return decision{chosen: used}
+	case used == nil || !used.up():
+		return decision{chosen: best, again: review(now, paths)}
+	case best == used || !better(best, used):
+		return decision{chosen: used, again: review(now, paths)}
+	}
+	ready := best.Since.Add(settleTime)
+	if end := changed.Add(holdTime); end.After(ready) {
+		ready = end
+	}
+	if now.Before(ready) {
+		return decision{chosen: used, contender: best, again: ready}
+	}
+	return decision{chosen: best, again: review(now, paths)}
+}
+
+// inUse is the path in use, nil if there is none or traffic may not take it any
+// more.
+func inUse(paths []Path, link uint16) *Path {
+	for i := range paths {
+		if p := &paths[i]; p.Link == link && p.Permitted {
+			return p
+		}
+	}
+	return nil
+}
+
+// fastest is the best of those that are up, nil if none is.
+func fastest(paths []Path) *Path {
+	var direct, hub *Path
+	for i := range paths {
+		p := &paths[i]
+		if !p.up() {
+			continue
+		}
+		of := &hub
+		if p.Direct {
+			of = &direct
+		}
+		if *of == nil || shorter(p, *of) {
+			*of = p
+		}
+	}
+	if direct == nil || hub != nil && leads(hub, direct, 1) {
+		return hub
+	}
+	return direct
+}
+
+// first is what to take while nothing is known: what may yet turn out to be up,
+// else anything that policy permits.
+func first(paths []Path) *Path {
+	var any *Path
+	for i := range paths {
+		p := &paths[i]
+		if p.silent() {
+			return p
+		}
+		if any == nil && p.Permitted {
+			any = p
+		}
+	}
+	return any
+}
+
+// alternate is the hub path to take if the chosen path fails: the fastest that
+// is up, else the first that is not chosen.
+func alternate(paths []Path, chosen *Path) *Path {
+	var best *Path
+	for i := range paths {
+		p := &paths[i]
+		if p.Direct || p == chosen || !p.Permitted {
+			continue
+		}
+		if best == nil || p.up() && (!best.up() || shorter(p, best)) {
+			best = p
+		}
+	}
+	return best
+}
+
+// better reports whether to leave the path in use for another; both are up.
+func better(p, used *Path) bool {
+	if p.Direct && !used.Direct {
+		return !leads(used, p, lostLead)
+	}
+	return leads(p, used, 1)
+}
+
+// leads reports whether the round trip of p is shorter than that of another by
+// more than the gain that counts, or a part of it. What is not measured neither
+// leads nor trails.
+func leads(p, other *Path, part time.Duration) bool {
+	gain := max(other.RTT/gainShare, minGain) / part
+	return p.RTT > 0 && other.RTT-p.RTT > gain
+}
+
+// shorter reports whether the round trip of p is known to be shorter.
+func shorter(p, other *Path) bool {
+	return p.RTT > 0 && (other.RTT == 0 || p.RTT < other.RTT)
+}
+
+// review is when to compare round-trip times again: never where there is no
+// choice.
+func review(now time.Time, paths []Path) time.Time {
+	up := 0
+	for i := range paths {
+		if paths[i].up() {
+			up++
+		}
+	}
+	if up < 2 {
+		return time.Time{}
+	}
+	return now.Add(reviewTime)
+}
