@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/identity"
@@ -65,6 +66,8 @@ type Server struct {
 	options     Options
 	certificate tls.Certificate
 	splices     splices
+	// patience with a channel that has not said yet what it wants.
+	patience time.Duration
 
 	mu      sync.Mutex
 	state   State
@@ -84,7 +87,7 @@ func New(options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{options: options, certificate: certificate, changed: make(chan struct{})}, nil
+	return &Server{options: options, certificate: certificate, patience: preambleTimeout, changed: make(chan struct{})}, nil
 }
 
 // CertificateSHA256 returns the SHA-256 of the server's certificate (DER) in

@@ -75,10 +75,13 @@ func request(conn *tls.Conn, text string) (*http.Response, *bufio.Reader, error)
 	return response, reader, err
 }
 
-func run(t *testing.T, state State) *Server {
+func run(t *testing.T, state State, change ...func(*Server)) *Server {
 	t.Helper()
 	s, err := New(Options{StateDir: t.TempDir(), Measurements: func() agent.Measurements { return agent.Measurements{Node: "a1"} }})
 	require.NoError(t, err)
+	for _, f := range change {
+		f(s)
+	}
 	s.SetState(state)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

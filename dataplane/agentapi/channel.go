@@ -50,7 +50,7 @@ func (s *Server) refuse(from netip.Addr, reason error) {
 // channel serves one connection of a neighbor's gateway.
 func (s *Server) channel(ctx context.Context, end *spliceEnd, conn net.Conn) {
 	stop := end.closing(ctx, conn)
-	_ = conn.SetReadDeadline(time.Now().Add(preambleTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(s.patience))
 	opening, err := readOpening(conn)
 	stop()
 	switch {
