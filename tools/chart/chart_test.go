@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -88,6 +89,41 @@ func TestRenderGrantsTheLeast(t *testing.T) {
 			checkSecretRule(t, object, rule, named)
 		}
 	}
+}
+
+// Of the controller's own kinds it may do what it does and no more. It makes
+// ForeignClusters, so a policy keeps it off those of admins; connections are
+// users' alone.
+func TestRenderGrantsTheControllerItsKinds(t *testing.T) {
+	m, err := Render(nil, version)
+	require.NoError(t, err)
+	var role rbacv1.ClusterRole
+	convert(t, find(t, m, "ClusterRole", "weft-controller"), &role)
+	verbs := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			verbs[resource] = append(verbs[resource], rule.Verbs...)
+		}
+	}
+	require.ElementsMatch(t, []string{"get", "list", "watch", "update", "patch", "create", "delete"}, verbs["foreignclusters"])
+	require.ElementsMatch(t, []string{"get", "list", "watch", "update", "patch"}, verbs["foreignclusterconnections"])
+	for _, resource := range []string{"foreignclusters/status", "foreignclusterconnections/status"} {
+		require.ElementsMatch(t, []string{"get", "update", "patch"}, verbs[resource])
+	}
+	var agent rbacv1.ClusterRole
+	convert(t, find(t, m, "ClusterRole", "weft-agent"), &agent)
+	for _, rule := range agent.Rules {
+		require.NotContains(t, rule.Resources, "foreignclusters")
+		require.NotContains(t, rule.Resources, "foreignclusterconnections")
+	}
+
+	var policy admissionv1.ValidatingAdmissionPolicy
+	convert(t, find(t, m, "ValidatingAdmissionPolicy", "weft-foreigncluster-maker"), &policy)
+	require.Equal(t, admissionv1.Fail, *policy.Spec.FailurePolicy)
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	convert(t, find(t, m, "ValidatingAdmissionPolicyBinding", "weft-foreigncluster-maker"), &binding)
+	require.Equal(t, policy.Name, binding.Spec.PolicyName)
+	require.Equal(t, []admissionv1.ValidationAction{admissionv1.Deny}, binding.Spec.ValidationActions)
 }
 
 func checkSecretRule(t *testing.T, object *unstructured.Unstructured, rule rbacv1.PolicyRule, named map[string]bool) {

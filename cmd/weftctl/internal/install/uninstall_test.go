@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
 )
 
 func quiet(string) {}
@@ -37,6 +39,8 @@ func installed(t *testing.T, finalizers ...string) *kube.Cluster {
 		}},
 		&v1alpha1.FabricNode{ObjectMeta: named("a2")},
 		&v1alpha1.ForeignCluster{ObjectMeta: named("b", finalizers...)},
+		&v1alpha1.ForeignCluster{ObjectMeta: named("made", finalizers...), Spec: v1alpha1.ForeignClusterSpec{ReachedThrough: []string{"b"}}},
+		&v1alpha1.ForeignClusterConnection{ObjectMeta: named("b-x", finalizers...)},
 		&corev1.Namespace{ObjectMeta: named("weft-system")},
 		&appsv1.DaemonSet{
 			ObjectMeta: metav1.ObjectMeta{Name: "weft-agent", Namespace: "weft-system"},
@@ -60,6 +64,8 @@ func released(t *testing.T, c *kube.Cluster, after time.Duration) *kube.Cluster 
 			err := plain.Get(ctx, key, into, options...)
 			_, isConfig := into.(*v1alpha1.FabricConfig)
 			_, isPeer := into.(*v1alpha1.ForeignCluster)
+			_, isConnection := into.(*v1alpha1.ForeignClusterConnection)
+			isPeer = isPeer || isConnection
 			if err == nil && into.GetDeletionTimestamp() != nil && (isPeer || (isConfig && time.Since(start) >= after)) {
 				require.NoError(t, plain.Patch(ctx, into, patch))
 				return plain.Get(ctx, key, into, options...)
@@ -88,18 +94,11 @@ func sweepRuns(c client.WithWatch) client.WithWatch {
 func remainingObjects(t *testing.T, c client.Client) int {
 	t.Helper()
 	count := 0
-	for _, list := range []client.ObjectList{&v1alpha1.FabricConfigList{}, &v1alpha1.ForeignClusterList{}, &appsv1.DaemonSetList{}, &corev1.NamespaceList{}} {
+	for _, list := range []client.ObjectList{
+		&v1alpha1.FabricConfigList{}, &v1alpha1.ForeignClusterList{}, &v1alpha1.ForeignClusterConnectionList{}, &appsv1.DaemonSetList{}, &corev1.NamespaceList{},
+	} {
 		require.NoError(t, c.List(t.Context(), list))
-		switch l := list.(type) {
-		case *v1alpha1.FabricConfigList:
-			count += len(l.Items)
-		case *v1alpha1.ForeignClusterList:
-			count += len(l.Items)
-		case *appsv1.DaemonSetList:
-			count += len(l.Items)
-		case *corev1.NamespaceList:
-			count += len(l.Items)
-		}
+		count += meta.LenList(list)
 	}
 	return count
 }
@@ -138,13 +137,14 @@ func TestUninstallWithoutController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		_, err := Uninstall(t.Context(), c, false, quiet)
-		require.ErrorContains(t, err, "weft-controller has not released it")
+		require.ErrorContains(t, err, "ForeignClusterConnection b-x is marked for deletion, but weft-controller has not released it")
+		require.ErrorContains(t, err, "--force")
 		require.LessOrEqual(t, time.Since(start), 30*time.Second)
 		require.NotZero(t, remainingObjects(t, c))
 
 		left, err := Uninstall(t.Context(), c, true, quiet)
 		require.NoError(t, err)
-		require.Equal(t, Leftovers{Nodes: []string{"a2"}, Peers: []string{"b"}}, left)
+		require.Equal(t, Leftovers{Connections: []string{"b-x"}, Nodes: []string{"a2"}, Peers: []string{"b", "made"}}, left)
 		require.Zero(t, remainingObjects(t, c))
 	})
 }
@@ -192,5 +192,49 @@ func givesUp(t *testing.T, c *kube.Cluster) client.Client {
 			}
 			return plain.Delete(ctx, object, options...)
 		},
+	})
+}
+
+// Connections end while the providers can still be told, then the peers that
+// admins made, and only then what weft-controller made for their sake: while a
+// hub is there it would be made anew.
+func TestUninstallEndsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := released(t, installed(t, v1alpha1.Finalizer), time.Second)
+		var order []string
+		watched := interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+			Delete: func(ctx context.Context, plain client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				switch object.(type) {
+				case *v1alpha1.ForeignCluster, *v1alpha1.ForeignClusterConnection, *v1alpha1.FabricConfig:
+					order = append(order, object.GetName())
+				}
+				return plain.Delete(ctx, object, options...)
+			},
+		})
+		_, err := Uninstall(t.Context(), &kube.Cluster{Client: watched, Version: c.Version}, false, quiet)
+		require.NoError(t, err)
+		require.Equal(t, []string{"b-x", "b", "made", "default"}, order)
+		require.Zero(t, remainingObjects(t, c))
+	})
+}
+
+// weft-controller deletes what it made by itself, right before the uninstall
+// does: that is fine.
+func TestUninstallIsNotHeldUpByWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := released(t, installed(t, v1alpha1.Finalizer), time.Second)
+		first := interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+			Delete: func(ctx context.Context, plain client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+				if _, ok := object.(*v1alpha1.ForeignCluster); ok && object.GetName() == "made" {
+					require.NoError(t, plain.Delete(ctx, object))
+					require.NoError(t, peering.DropFinalizer(ctx, plain, "made"))
+				}
+				return plain.Delete(ctx, object, options...)
+			},
+		})
+		left, err := Uninstall(t.Context(), &kube.Cluster{Client: first, Version: c.Version}, false, quiet)
+		require.NoError(t, err)
+		require.Empty(t, left)
+		require.Zero(t, remainingObjects(t, c))
 	})
 }
