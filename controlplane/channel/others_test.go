@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -299,6 +301,23 @@ func TestLargestSnapshotFits(t *testing.T) {
 	envelope := &channelv1.Envelope{Body: &channelv1.Envelope_Snapshot{Snapshot: in}}
 	require.Less(t, proto.Size(envelope), maxMessage)
 	require.Greater(t, proto.Size(envelope), maxMessage/2, "the bound is not far off")
+}
+
+// A peer that sends one giant after the other is read no faster than they may
+// cost; its session ends as ever.
+func TestGiantsArePaced(t *testing.T) {
+	s := newSession(nil, nil, true)
+	limiter := rate.NewLimiter(1000, 100)
+	began := time.Now()
+	for range 3 {
+		require.True(t, s.pace(limiter, 100))
+	}
+	require.GreaterOrEqual(t, time.Since(began), 190*time.Millisecond)
+	slow := rate.NewLimiter(bytesPerSecond, byteBurst)
+	require.True(t, s.pace(slow, maxMessage))
+	require.True(t, s.pace(slow, maxMessage), "two at once are no flood")
+	s.end(io.EOF)
+	require.False(t, s.pace(slow, maxMessage))
 }
 
 // Over a real channel: what is left out is told, and the rest is heard.

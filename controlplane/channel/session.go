@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
 
 	channelv1 "github.com/weft-fabric/weft/apis/channel/v1"
 )
@@ -16,6 +17,9 @@ import (
 const (
 	// A peer may send this many messages a second, and a burst of them.
 	messagesPerSecond, messageBurst = 10, 50
+	// So many bytes a second are taken, after a burst of that many: what is beyond
+	// waits, since the largest snapshots cost some time to check.
+	bytesPerSecond, byteBurst = 1 << 20, 2 * maxMessage
 	// sendPause is the least time between two of our snapshots: changes that come
 	// in quick succession become one.
 	sendPause = 50 * time.Millisecond
@@ -80,6 +84,7 @@ func (s *session) end(reason error) {
 
 func (s *session) read() {
 	limiter := rate.NewLimiter(messagesPerSecond, messageBurst)
+	bytes := rate.NewLimiter(bytesPerSecond, byteBurst)
 	for {
 		envelope, err := s.stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -93,7 +98,23 @@ func (s *session) read() {
 			s.end(fmt.Errorf("the peer sends more than %d messages a second", messagesPerSecond))
 			return
 		}
+		if !s.pace(bytes, proto.Size(envelope)) {
+			return
+		}
 		s.take(envelope)
+	}
+}
+
+// pace waits until the limiter has room for n bytes, at most its burst. False
+// if the session ended.
+func (s *session) pace(limiter *rate.Limiter, n int) bool {
+	timer := time.NewTimer(limiter.ReserveN(time.Now(), n).Delay())
+	defer timer.Stop()
+	select {
+	case <-s.done:
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
