@@ -147,10 +147,12 @@ func accessRules(p plan.Plan) []ruleSpec {
 		all("pods without grant", destination(setOwnPods), drop(dropNotGranted)),
 
 		// A gateway hands its stack what is too big or too old for a lane, so that
-		// the stack answers the sender or fragments it.
+		// the stack answers the sender or fragments it. What comes from a lane in
+		// transit has been checked there.
 		all("bounced from pods", destination(setForeign), from(plan.OverlayDevice), source(setOwnPods), accept()),
 		all("bounced from nodes", destination(setForeign), from(plan.OverlayDevice), source(setOwnNodes), accept()),
 		all("bounced in transit", destination(setForeign), from(plan.OverlayDevice), source(setForeign), accept()),
+		all("bounced in transit to another gateway", destination(setForeign), fromLane(), source(setForeign), accept()),
 
 		all("everything else", drop(dropDestination)),
 	}

@@ -36,13 +36,14 @@ func (f *fabric) testChannel(t *testing.T) {
 		response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, response.StatusCode)
-		// The echo server greets; without an endpoint the channel is closed.
+		// Whoever calls speaks first. The echo server greets; without an endpoint
+		// the channel is closed.
+		_, err = conn.Write([]byte("through the tunnel\n"))
+		require.NoError(t, err)
 		_, err = reader.ReadString('\n')
 		return err == nil
 	})
 	defer conn.Close()
-	_, err := conn.Write([]byte("through the tunnel\n"))
-	require.NoError(t, err)
 	line, err := reader.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "through the tunnel\n", line)

@@ -36,7 +36,7 @@ const (
 // of objects that its agents read.
 type cluster struct {
 	id        string
-	number    int // 1, 2: its network is 192.168.<number>.0/24
+	number    int // 1 to 3: its network is 192.168.<number>.0/24
 	mtu       int
 	nat       bool
 	vni       int
@@ -46,8 +46,8 @@ type cluster struct {
 	router    namespace
 	nodes     []*node
 
-	config   v1alpha1.FabricConfig
-	neighbor v1alpha1.Neighbor
+	config    v1alpha1.FabricConfig
+	neighbors map[string]*v1alpha1.Neighbor // by name, the other cluster's id
 }
 
 // prefixes of one network of a neighbor: as we see it, and as the tunnel
@@ -71,6 +71,7 @@ func newCluster(t *testing.T, id string, number, mtu int) *cluster {
 		id: id, number: number, mtu: mtu, vni: 70000 + number, key: key,
 		identity:  identity.Fingerprint(key.Public().(ed25519.PublicKey)),
 		directory: directory, router: newNamespace(t, id+"-router"),
+		neighbors: map[string]*v1alpha1.Neighbor{},
 	}
 	c.router.sysctl(t, "net/ipv4/ip_forward", "1")
 	c.router.ip(t, "link add lan type bridge")
@@ -91,12 +92,12 @@ func (c *cluster) pathMTU() int { return (c.mtu - 60) / 16 * 16 }
 // connect the routers of two clusters. A packet may have mtu bytes between them.
 func connect(t *testing.T, a, b *cluster, mtu int) {
 	t.Helper()
-	ip(t, fmt.Sprintf("link add wan netns %s mtu %d type veth peer name wan netns %s mtu %d", a.router.name, mtu, b.router.name, mtu))
+	ip(t, fmt.Sprintf("link add wan-%s netns %s mtu %d type veth peer name wan-%s netns %s mtu %d", b.id, a.router.name, mtu, a.id, b.router.name, mtu))
 	for i, c := range []*cluster{a, b} {
-		other := []*cluster{b, a}[i]
-		c.router.ip(t, fmt.Sprintf("addr add 172.31.0.%d/30 dev wan", 1+i))
-		c.router.ip(t, "link set wan up")
-		c.router.ip(t, fmt.Sprintf("route add 192.168.%d.0/24 via 172.31.0.%d", other.number, 2-i))
+		other, net := []*cluster{b, a}[i], 10*a.number+b.number
+		c.router.ip(t, fmt.Sprintf("addr add 172.31.%d.%d/30 dev wan-%s", net, 1+i, other.id))
+		c.router.ip(t, fmt.Sprintf("link set wan-%s up", other.id))
+		c.router.ip(t, fmt.Sprintf("route add 192.168.%d.0/24 via 172.31.%d.%d", other.number, net, 2-i))
 	}
 }
 
@@ -108,8 +109,8 @@ func (c *cluster) masquerade(t *testing.T, port int) {
 		table ip nat {
 			chain out {
 				type nat hook postrouting priority 100;
-				oifname "wan" ip protocol udp masquerade to :%d-%d
-				oifname "wan" masquerade
+				oifname "wan-*" ip protocol udp masquerade to :%d-%d
+				oifname "wan-*" masquerade
 			}
 		}`, port, port+99))
 }
@@ -180,105 +181,194 @@ func (c *cluster) writeObjects(t *testing.T) {
 	c.write(t, "pods.yaml", pods...)
 }
 
-// gatewayNode is the cluster's one gateway.
+// gatewayNode is the cluster's first gateway.
 func (c *cluster) gatewayNode() *node { return c.nodes[0] }
 
-// endpoints that the cluster publishes: none behind NAT.
-func (c *cluster) endpoints() []string {
-	if c.nat {
-		return nil
+// gateways of the cluster, in the order of their ids.
+func (c *cluster) gateways() (all []*node) {
+	for _, n := range c.nodes {
+		if n.gateway != 0 {
+			all = append(all, n)
+		}
 	}
-	return []string{c.gatewayNode().underlay.String()}
+	return all
 }
 
-// lane waits for the gateway's agent to publish its key.
-func (c *cluster) lane(t *testing.T) v1alpha1.PeerLane {
+// bringUp starts a node with a pod and an agent for each gateway id; 0 is a
+// plain node.
+func (c *cluster) bringUp(t *testing.T, gateways ...int32) {
 	t.Helper()
-	g := c.gatewayNode()
-	var lanes []v1alpha1.LaneStatus
-	g.eventually(t, "published a lane", func() bool {
-		if status := g.status(t); status != nil {
-			lanes = status.Lanes
+	for i, gateway := range gateways {
+		c.newNode(t, i+1, gateway).newPod(t)
+	}
+	c.connectNodes(t)
+	c.writeObjects(t)
+	for _, n := range c.nodes {
+		n.startAgent(t)
+	}
+}
+
+// asPeers is what the cluster's gateways publish, as their peers are told.
+func (c *cluster) asPeers(t *testing.T) (peers []v1alpha1.NeighborPeer) {
+	t.Helper()
+	for _, n := range c.gateways() {
+		peer := v1alpha1.NeighborPeer{
+			GatewayID: n.gateway, ChannelAddress: identity.ChannelAddress(c.identity, n.gateway).String(),
+			Lanes: []v1alpha1.PeerLane{n.lane(t)},
 		}
-		return len(lanes) == 1
-	})
-	return v1alpha1.PeerLane{Port: lanes[0].Port, PublicKey: lanes[0].PublicKey}
+		if !c.nat { // nobody reaches what is behind one
+			peer.Endpoints = []string{n.underlay.String()}
+		}
+		peers = append(peers, peer)
+	}
+	return peers
+}
+
+// index that the cluster gives to another one; no two clusters agree on any.
+func (c *cluster) index(other *cluster) int32 { return int32(10*c.number + other.number) }
+
+// know makes the Neighbor for another cluster, without any way to it.
+func (c *cluster) know(other *cluster, ours names) *v1alpha1.Neighbor {
+	n := &v1alpha1.Neighbor{Spec: v1alpha1.NeighborSpec{
+		ClusterID: v1alpha1.ClusterID(other.id), Identity: other.identity, ClusterIndex: c.index(other),
+		Networks: []v1alpha1.ViewNetwork{
+			{Name: v1alpha1.PodNetworkName, Kind: v1alpha1.NetworkPod, Index: podNetwork, Original: podCIDR, Local: ours.pods.view},
+			{Name: v1alpha1.NodeNetworkName, Kind: v1alpha1.NetworkNode, Index: nodeNetwork, Original: nodeCIDR, Local: ours.nodes.view},
+		},
+		MTU:    int32(other.pathMTU()),
+		Access: v1alpha1.NeighborAccess{Pods: v1alpha1.PodAccessAll},
+	}}
+	n.TypeMeta, n.ObjectMeta = meta("Neighbor", other.id)
+	c.neighbors[other.id] = n
+	return n
+}
+
+// tunnel is a pair of gateway ids: a row's link.
+type tunnel struct{ own, remote int32 }
+
+// rows of one tunnel for the networks of one cluster (by its index): what we
+// call them, and what the tunnel does.
+func (l tunnel) rows(side v1alpha1.RowSide, origin int32, n names) []v1alpha1.Row {
+	row := func(network int32, p prefixes) v1alpha1.Row {
+		return v1alpha1.Row{Side: side, OwnGateway: l.own, RemoteGateway: l.remote, OriginIndex: origin,
+			NetworkIndex: network, Local: p.view, Wire: p.wire}
+	}
+	return []v1alpha1.Row{row(podNetwork, n.pods), row(nodeNetwork, n.nodes)}
+}
+
+// ofOurselves are the rows for the own networks under a neighbor's names.
+func (l tunnel) ofOurselves(theirs names) []v1alpha1.Row {
+	return l.rows(v1alpha1.RowTheirs, 0, names{prefixes{podCIDR, theirs.pods.wire}, prefixes{nodeCIDR, theirs.nodes.wire}})
 }
 
 // peer makes the Neighbor for the other cluster. ours are our names of its
 // networks, theirs its names of ours.
 func (c *cluster) peer(t *testing.T, other *cluster, ours, theirs names) {
 	t.Helper()
-	row := func(side v1alpha1.RowSide, origin, network int32, local, wire v1alpha1.CIDR) v1alpha1.Row {
-		return v1alpha1.Row{Side: side, OwnGateway: 1, RemoteGateway: 1, OriginIndex: origin, NetworkIndex: network, Local: local, Wire: wire}
+	spec, link := &c.know(other, ours).Spec, tunnel{1, 1}
+	spec.Peers = other.asPeers(t)
+	spec.Rows = append(link.rows(v1alpha1.RowOurs, spec.ClusterIndex, ours), link.ofOurselves(theirs)...)
+	c.writeNeighbors(t)
+}
+
+// writeNeighbors as they stand.
+func (c *cluster) writeNeighbors(t *testing.T) {
+	t.Helper()
+	var all []any
+	for _, n := range c.neighbors {
+		all = append(all, n)
 	}
-	const index = 7 // of the other cluster
-	c.neighbor = v1alpha1.Neighbor{Spec: v1alpha1.NeighborSpec{
-		ClusterID: v1alpha1.ClusterID(other.id), Identity: other.identity, ClusterIndex: index,
-		Peers: []v1alpha1.NeighborPeer{{
-			GatewayID: 1, ChannelAddress: identity.ChannelAddress(other.identity, 1).String(),
-			Endpoints: other.endpoints(), Lanes: []v1alpha1.PeerLane{other.lane(t)},
-		}},
-		Networks: []v1alpha1.ViewNetwork{
-			{Name: v1alpha1.PodNetworkName, Kind: v1alpha1.NetworkPod, Index: podNetwork, Original: podCIDR, Local: ours.pods.view},
-			{Name: v1alpha1.NodeNetworkName, Kind: v1alpha1.NetworkNode, Index: nodeNetwork, Original: nodeCIDR, Local: ours.nodes.view},
-		},
-		Rows: []v1alpha1.Row{
-			row(v1alpha1.RowOurs, index, podNetwork, ours.pods.view, ours.pods.wire),
-			row(v1alpha1.RowOurs, index, nodeNetwork, ours.nodes.view, ours.nodes.wire),
-			row(v1alpha1.RowTheirs, 0, podNetwork, podCIDR, theirs.pods.wire),
-			row(v1alpha1.RowTheirs, 0, nodeNetwork, nodeCIDR, theirs.nodes.wire),
-		},
-		MTU:    int32(other.pathMTU()),
-		Access: v1alpha1.NeighborAccess{Pods: v1alpha1.PodAccessAll},
-	}}
-	c.neighbor.TypeMeta, c.neighbor.ObjectMeta = meta("Neighbor", other.id)
-	c.write(t, "neighbor.yaml", c.neighbor)
+	c.write(t, "neighbors.yaml", all...)
+}
+
+// change a Neighbor; its agents are told, not waited for.
+func (c *cluster) change(t *testing.T, other *cluster, change func(*v1alpha1.NeighborSpec)) {
+	t.Helper()
+	n := c.neighbors[other.id]
+	n.Generation++
+	change(&n.Spec)
+	c.writeNeighbors(t)
 }
 
 // grant changes the neighbor's access and waits until every node has it.
-func (c *cluster) grant(t *testing.T, access v1alpha1.PodAccess) {
+func (c *cluster) grant(t *testing.T, other *cluster, access v1alpha1.PodAccess) {
 	t.Helper()
-	c.neighbor.Generation++
-	c.neighbor.Spec.Access.Pods = access
-	c.write(t, "neighbor.yaml", c.neighbor)
+	c.change(t, other, func(spec *v1alpha1.NeighborSpec) { spec.Access.Pods = access })
 	c.awaitApplied(t)
 }
 
-// awaitApplied waits until every node reports the present Neighbor.
+// awaitApplied waits until every node reports the present Neighbors.
 func (c *cluster) awaitApplied(t *testing.T) {
 	t.Helper()
 	for _, n := range c.nodes {
-		n.eventually(t, "applied the neighbor", func() bool {
+		n.eventually(t, "applied the neighbors", func() bool {
 			status := n.status(t)
-			return status != nil && len(status.Applied) == 1 && status.Applied[0].Generation == c.neighbor.Generation
+			if status == nil || len(status.Applied) != len(c.neighbors) {
+				return false
+			}
+			for _, applied := range status.Applied {
+				if applied.Generation != c.neighbors[applied.Name].Generation {
+					return false
+				}
+			}
+			return true
 		})
 	}
 }
 
-// awaitUp waits until the probes of every node are answered.
+// pathMetric is the full name of a metric of a path: to a cluster, via a
+// neighbor, between two gateways.
+func pathMetric(name, to, via string, link tunnel) string {
+	return fmt.Sprintf("%s{cluster=%q,own_gateway=\"%d\",remote_gateway=\"%d\",via=%q}", name, to, link.own, link.remote, via)
+}
+
+// awaitUp waits until the probes of every node are answered: of tunnels to
+// neighbors, and of plain nodes to their gateways.
 func (c *cluster) awaitUp(t *testing.T) {
 	t.Helper()
 	for _, n := range c.nodes {
-		n.eventually(t, "had its probes answered", func() bool {
-			values, err := n.metrics()
-			if err != nil {
-				return false
+		var up []string
+		for _, other := range c.neighbors {
+			for _, peer := range other.Spec.Peers {
+				if n.gateway != 0 {
+					up = append(up, pathMetric("weft_path_up", other.Name, other.Name, tunnel{n.gateway, peer.GatewayID}))
+				}
 			}
-			if n.gateway != 0 {
-				return values[fmt.Sprintf(`weft_link_up{neighbor=%q,own_gateway="1",remote_gateway="1"}`, c.neighbor.Name)] == 1
+		}
+		for _, g := range c.gateways() {
+			if g != n {
+				up = append(up, fmt.Sprintf("weft_node_up{node=%q}", g.name))
 			}
-			return values[fmt.Sprintf(`weft_node_up{node=%q}`, c.gatewayNode().name)] == 1
-		})
+		}
+		n.awaitMetrics(t, 1, up...)
 	}
 }
 
-// fabric is two clusters that are peers.
+// fabric is two clusters that are peers, or that a third one joins.
 type fabric struct {
 	t    *testing.T // the processes live as long as this test
 	a, b *cluster
+	hub  *cluster // nil: a and b have a tunnel of their own alone
 	// aNames is what cluster a calls the networks of b, bNames the reverse.
 	aNames, bNames names
+}
+
+// clusters of the fabric.
+func (f *fabric) clusters() []*cluster {
+	if f.hub != nil {
+		return []*cluster{f.a, f.b, f.hub}
+	}
+	return []*cluster{f.a, f.b}
+}
+
+// direct is the full name of a metric of the tunnel from one of a and b to the
+// other.
+func (f *fabric) direct(from *cluster, name string) string {
+	to := f.b
+	if from == f.b {
+		to = f.a
+	}
+	return pathMetric(name, to.id, to.id, tunnel{1, 1})
 }
 
 // options of a fabric.
@@ -303,14 +393,7 @@ func newFabric(t *testing.T, o options, aNames, bNames names) *fabric {
 		f.a.router.ip(t, "route delete 192.168.2.0/24")
 	}
 	for _, c := range []*cluster{f.a, f.b} {
-		for number, gateway := range []int32{1, 0} {
-			c.newNode(t, number+1, gateway).newPod(t)
-		}
-		c.connectNodes(t)
-		c.writeObjects(t)
-		for _, n := range c.nodes {
-			n.startAgent(t)
-		}
+		c.bringUp(t, 1, 0)
 	}
 	f.a.peer(t, f.b, aNames, bNames)
 	f.b.peer(t, f.a, bNames, aNames)

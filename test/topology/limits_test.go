@@ -16,6 +16,8 @@ import (
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
 
 // silence is how long nothing must come where something is forbidden.
@@ -73,17 +75,8 @@ func (f *fabric) testPathMTU(t *testing.T) {
 // The hops from a pod on a plain node to a pod on a remote plain node: own
 // node, own gateway, remote gateway, remote node, pod.
 func (f *fabric) testTraceroute(t *testing.T) {
-	from, to := f.a.nodes[1].pods[0], f.b.nodes[1].pods[0]
-	target := seenFrom(to.address, f.aNames)
-	var hops []netip.Addr
-	for ttl := 1; ttl <= 8; ttl++ {
-		hop, err := probeHop(t, from.namespace, target, ttl)
-		require.NoError(t, err, "hop %d after %v", ttl, hops)
-		hops = append(hops, hop)
-		if hop == target {
-			break
-		}
-	}
+	target := seenFrom(f.b.nodes[1].pods[0].address, f.aNames)
+	hops := traceroute(t, f.a.nodes[1].pods[0].namespace, target)
 	gateway := f.a.gatewayNode()
 	require.Len(t, hops, 5, "hops %v", hops)
 	require.Equal(t, "10.244.2.1", hops[0].String(), "own node")
@@ -91,6 +84,20 @@ func (f *fabric) testTraceroute(t *testing.T) {
 	require.Equal(t, seenFrom(f.b.gatewayNode().fabric, f.aNames), hops[2], "remote gateway")
 	require.Equal(t, seenFrom(f.b.nodes[1].fabric, f.aNames), hops[3], "remote node")
 	require.Equal(t, target, hops[4])
+}
+
+// traceroute returns who answers on the way to a destination, which included.
+func traceroute(t *testing.T, from namespace, to netip.Addr) (hops []netip.Addr) {
+	t.Helper()
+	for ttl := 1; ttl <= 8; ttl++ {
+		hop, err := probeHop(t, from, to, ttl)
+		require.NoError(t, err, "hop %d after %v", ttl, hops)
+		hops = append(hops, hop)
+		if hop == to {
+			break
+		}
+	}
+	return hops
 }
 
 // probeHop sends a datagram with a TTL to a closed port and returns who
@@ -220,7 +227,7 @@ func (f *fabric) refused(t *testing.T) (packets int) {
 // b takes back what it granted to a: no new flow from a gets in, while flows
 // that b's pods open to a go on. Then it grants again.
 func (f *fabric) testAccess(t *testing.T) {
-	f.b.grant(t, "None")
+	f.b.grant(t, f.a, v1alpha1.PodAccessNone)
 	refused := f.refused(t)
 	for _, r := range f.podPairs() {
 		if r.fromPod.node.cluster == f.b {
@@ -236,6 +243,6 @@ func (f *fabric) testAccess(t *testing.T) {
 		require.Error(t, err, "%s: it is not granted", r.name)
 	}
 	require.Greater(t, f.refused(t), refused, "refused packets are counted")
-	f.b.grant(t, "All")
+	f.b.grant(t, f.a, v1alpha1.PodAccessAll)
 	f.testPods(t)
 }

@@ -137,6 +137,36 @@ func (n *node) eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// lane waits for the node's agent to publish its key.
+func (n *node) lane(t *testing.T) v1alpha1.PeerLane {
+	t.Helper()
+	var lanes []v1alpha1.LaneStatus
+	n.eventually(t, "published a lane", func() bool {
+		if status := n.status(t); status != nil {
+			lanes = status.Lanes
+		}
+		return len(lanes) == 1
+	})
+	return v1alpha1.PeerLane{Port: lanes[0].Port, PublicKey: lanes[0].PublicKey}
+}
+
+// awaitMetrics waits until the agent tells this value for all of the metrics.
+func (n *node) awaitMetrics(t *testing.T, want float64, names ...string) {
+	t.Helper()
+	n.eventually(t, fmt.Sprintf("told %v for all of %v", want, names), func() bool {
+		values, err := n.metrics()
+		if err != nil {
+			return false
+		}
+		for _, name := range names {
+			if value, told := values[name]; !told || value != want {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // client for HTTP to the node itself.
 func (n *node) client() *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{

@@ -69,7 +69,7 @@ func (f *fabric) testAll(t *testing.T) {
 func (f *fabric) serve(t *testing.T) map[*pod]*counter {
 	t.Helper()
 	servers := map[*pod]*counter{}
-	for _, c := range []*cluster{f.a, f.b} {
+	for _, c := range f.clusters() {
 		for _, n := range c.nodes {
 			for _, p := range n.pods {
 				servers[p] = serve(t, p.namespace)
@@ -196,7 +196,7 @@ func (f *fabric) testLargeDatagrams(t *testing.T) {
 func (f *fabric) drops(t *testing.T) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
-	for _, c := range []*cluster{f.a, f.b} {
+	for _, c := range f.clusters() {
 		for _, n := range c.nodes {
 			for reason, packets := range n.drops(t) {
 				all[n.name+" "+reason] = packets
@@ -214,7 +214,7 @@ func (f *fabric) testNoDrops(t *testing.T, before map[string]float64) {
 		for _, n := range c.nodes {
 			require.Zero(t, n.nftCounter(t, "ip cni invalid"), "%s: invalid by connection tracking", n.name)
 		}
-		link := fmt.Sprintf(`weft_link_outer_fragments_total{neighbor=%q,own_gateway="1",remote_gateway="1"}`, c.neighbor.Name)
-		require.Zero(t, c.gatewayNode().metric(t, link), "outer packets of %s that had to be fragmented", c.id)
+		fragments := f.direct(c, "weft_path_outer_fragments_total")
+		require.Zero(t, c.gatewayNode().metric(t, fragments), "outer packets of %s that had to be fragmented", c.id)
 	}
 }

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,12 +18,11 @@ func TestUnderlaySmallerThanTold(t *testing.T) {
 	f.serve(t)
 	clusters := []*cluster{f.a, f.b}
 	for _, c := range clusters {
-		link := fmt.Sprintf(`{neighbor=%q,own_gateway="1",remote_gateway="1"}`, c.neighbor.Name)
 		c.gatewayNode().eventually(t, "heard that its outer packets were fragmented, by probes alone", func() bool {
 			values, err := c.gatewayNode().metrics()
-			return err == nil && values["weft_link_outer_fragments_total"+link] > 0
+			return err == nil && values[f.direct(c, "weft_path_outer_fragments_total")] > 0
 		})
-		require.EqualValues(t, 1, c.gatewayNode().metric(t, "weft_link_up"+link))
+		require.EqualValues(t, 1, c.gatewayNode().metric(t, f.direct(c, "weft_path_up")))
 	}
 	f.testLargeDatagrams(t)
 
@@ -46,7 +44,7 @@ func TestUnderlaySmallerThanTold(t *testing.T) {
 	f.testLargeDatagrams(t)
 	f.testPods(t)
 	for _, c := range clusters {
-		loss := fmt.Sprintf(`weft_link_loss_ratio{neighbor=%q,own_gateway="1",remote_gateway="1"}`, c.neighbor.Name)
+		loss := f.direct(c, "weft_path_loss_ratio")
 		// One of the last hundred is of full size.
 		c.gatewayNode().eventually(t, "had its last hundred probes answered", func() bool {
 			values, err := c.gatewayNode().metrics()
