@@ -110,6 +110,37 @@ func TestIndexOfAnother(t *testing.T) {
 	require.Empty(t, applied(t, executor, p).Changes)
 }
 
+// A hub comes to forward between clusters 1 and 2, then to do so no more. Rows,
+// transit and accept are there before anything leads to them, and go after it.
+func TestTransitIsMadeBeforeItIsUsed(t *testing.T) {
+	executor := newExecutor(t, t.TempDir())
+	cleanUp(t, executor)
+	apart := gatewayPlan()
+	apart.Lanes, apart.Maps.Links = nil, nil
+	applied(t, executor, apart)
+
+	hub := gatewayPlan()
+	hub.Lanes, hub.Maps.Links = nil, nil
+	row := bpfgen.BorderWeftRow4{Local: be32("100.72.0.0"), Wire: be32("240.9.0.0"), Mask: be32("255.255.0.0"), Delta: 8}
+	hub.Maps.Rows4[bpfgen.BorderWeftRowKey{Link: 2, Cluster: 2, Network: 1}] = row
+	hub.Maps.Rows4[bpfgen.BorderWeftRowKey{Link: 1, Side: 1, Cluster: 2, Network: 1}] = row
+	hub.Maps.Theirs4[bpfgen.BorderWeftTheirsKey{Prefix: row.Wire, Link: 1, PrefixLen: 16}] = bpfgen.BorderWeftNet{Flags: 1, PrefixLen: 16, Cluster: 2, Network: 1}
+	hub.Maps.Transit = map[uint32]uint32{1<<8 | 2: 1, 2<<8 | 1: 1}
+	hub.Maps.Accept[bpfgen.BorderWeftAcceptKey{Link: 2, Cluster: 2}] = 1
+	hub.Maps.Wire4[240<<8|9] = bpfgen.BorderWeftWire{Link: 2, Flags: 1, PrefixLen: 16, Cluster: 2, Network: 1}
+	hub.Maps.View4[100<<8|72] = bpfgen.BorderWeftNet{Flags: 1, PrefixLen: 16, Cluster: 2, Network: 1}
+	change := func(action string, entries ...string) (out []apply.Change) {
+		for _, e := range entries {
+			out = append(out, apply.Change{Action: action, Kind: "map entries", Object: e})
+		}
+		return out
+	}
+	require.Equal(t, change("change", "2 of weft_rows4", "1 of weft_theirs4", "2 of weft_transit", "1 of weft_accept", "1 of weft_wire4", "1 of weft_view4"),
+		applied(t, executor, hub).Changes)
+	require.Equal(t, change("remove", "1 of weft_view4", "1 of weft_wire4", "1 of weft_accept", "2 of weft_transit", "1 of weft_theirs4", "2 of weft_rows4"),
+		applied(t, executor, apart).Changes)
+}
+
 // The maps of another version of the ABI go once the programs use the present
 // ones.
 func TestFormerABI(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 )
 
 // syncMaps makes the entries that the plan names. The tables that others point
-// into come first: rows and places before the networks that name them, and an
-// entry that opens the way last. r.breakMaps undoes in the reverse order.
+// into come first: rows and places before the networks that name them, then what
+// a link may bring in and what may be forwarded, and an entry that opens the way
+// last. r.breakMaps undoes in the reverse order.
 func (r *run) syncMaps(set *mapSet) {
 	wanted := &r.plan.Maps
 	r.syncLengths(set.byName[bpfgen.BorderMapWeftLengths], wanted.Lengths)

@@ -11,7 +11,8 @@ import (
 )
 
 // SetWords writes the map words that differ from w, each with one aligned
-// store. Words that w does not name become zero.
+// store: paths before the reach that invites others to send over them. Words that
+// w does not name become zero.
 func (e *Executor) SetWords(w plan.Words) error {
 	e.mapsMu.Lock()
 	defer e.mapsMu.Unlock()
@@ -23,8 +24,8 @@ func (e *Executor) SetWords(w plan.Words) error {
 		return errors.New("set path words: there are no maps yet, apply a plan first")
 	}
 	return errors.Join(
-		setReach(set.byName[bpfgen.BorderMapWeftReach], w.Reach),
 		setWords(set.byName[bpfgen.BorderMapWeftPaths], w.Paths),
+		setReach(set.byName[bpfgen.BorderMapWeftReach], w.Reach),
 		setWords(set.byName[bpfgen.BorderMapWeftChoices], w.Choices),
 	)
 }
