@@ -202,7 +202,9 @@ func TestTwoStreams(t *testing.T) {
 		{higher, lower.id, false, false, true},
 	} {
 		p := test.at.lookup(test.other)
+		p.mu.Lock()
 		p.current = nil
+		p.mu.Unlock()
 		first, second := newSession(p, nil, test.firstDialed), newSession(p, nil, test.thenDial)
 		require.True(t, p.adopt(first))
 		require.Equal(t, test.takes, p.adopt(second), "%+v", test)

@@ -44,8 +44,10 @@ type end struct {
 	// routes to other ends; none: the tunnel is down. Those in hubs are through a
 	// hub. A dial to "" lasts until its context ends, as packets do that nobody
 	// answers.
-	routes  map[netip.Addr]string
-	hubs    map[netip.Addr]string
+	routes map[netip.Addr]string
+	hubs   map[netip.Addr]string
+	// silent is how long such dials were allowed to last.
+	silent  []time.Duration
 	changes chan struct{}
 }
 
@@ -111,6 +113,9 @@ func (e *end) Dial(ctx context.Context, route Route, _ int) (net.Conn, error) {
 	address, ok := e.routes[route.Target]
 	if route.Hub.IsValid() {
 		address, ok = e.hubs[route.Target]
+	}
+	if deadline, bounded := ctx.Deadline(); ok && bounded && address == "" {
+		e.silent = append(e.silent, time.Until(deadline))
 	}
 	e.mu.Unlock()
 	switch {

@@ -43,10 +43,21 @@ func TestSilentDirectRouteDoesNotDelayTheHub(t *testing.T) {
 	a.set(a.routes, b, "")
 	a.set(a.hubs, b, b.listener.Addr().String())
 	b.knows(a, Snapshot{})
-	began := time.Now()
 	a.knowsBoth(b, Snapshot{})
 	require.Equal(t, hub, a.until(b.id, "connected", connected).Route.Hub)
-	require.Less(t, time.Since(began), quick.Attempt)
+	require.Len(t, a.silent, 1)
+	require.LessOrEqual(t, a.silent[0], quick.Attempt/2)
+}
+
+// Without a way through a hub, the direct one has all the time of an attempt.
+func TestSilentDirectRouteAlone(t *testing.T) {
+	k := keys(t, 2)
+	a, b := newEnd(t, k[0]), newEnd(t, k[1])
+	a.set(a.routes, b, "")
+	a.knows(b, Snapshot{})
+	a.until(b.id, "it failed", func(s Status) bool { return s.Problem != "" })
+	a.stop()
+	require.Greater(t, a.silent[0], quick.Attempt/2)
 }
 
 // The direct link takes the connection and then says nothing: the same within an
@@ -62,7 +73,7 @@ func TestMuteDirectRouteDoesNotDelayTheHub(t *testing.T) {
 	began := time.Now()
 	a.knowsBoth(b, Snapshot{})
 	require.Equal(t, hub, a.until(b.id, "connected", connected).Route.Hub)
-	require.Less(t, time.Since(began), quick.Attempt+time.Second)
+	require.Less(t, time.Since(began), 2*quick.Attempt)
 }
 
 // The direct link dies under a session: the next one is through the hub, and
@@ -79,7 +90,7 @@ func TestHubTakesOver(t *testing.T) {
 	began := time.Now()
 	a.lookup(b.id).end(fmt.Errorf("keepalive was not answered"))
 	since := a.until(b.id, "connected through the hub", func(s Status) bool { return s.Connected && s.Route.Hub == hub }).Since
-	require.Less(t, time.Since(began), quick.Attempt+quick.BackoffMax)
+	require.Less(t, time.Since(began), 2*quick.Attempt)
 	a.reaches(b)
 	a.knowsBoth(b, Snapshot{MTU: 1400})
 	b.until(a.id, "b hears", func(s Status) bool { return s.Said.MTU == 1400 })

@@ -1,7 +1,8 @@
 // Package agentapi is the agent's HTTPS API and its part in the peer channel:
 // it serves measurements to the controller of its own cluster, and splices the
-// channel's bytes between the tunnel and that controller. It reads none of
-// them: the channel's own TLS runs through.
+// channel's bytes between the tunnel and that controller, or, as a hub, between
+// two neighbors that have transit. It reads none of them but a preamble to a hub:
+// the channel's own TLS runs through.
 package agentapi
 
 import (
