@@ -426,6 +426,11 @@ func (x *Hello) GetProtocolMax() uint32 {
 //
 // An absent part (record, networks, offers, mtu 0) is not known yet to the
 // sender: the receiver keeps what it has. A present but empty part deletes.
+//
+// A receiver refuses a snapshot with a bad part that concerns the sender, or with
+// a list that is too long (64 reachables, introductions or reports). A bad item
+// that concerns a third cluster is left out alone: what was said well of it
+// before stands, and so do the others.
 type Snapshot struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Epoch  uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -711,7 +716,8 @@ type Introduction struct {
 	// Name and UID of the ForeignClusterConnection at the sender.
 	Connection string `protobuf:"bytes,1,opt,name=connection,proto3" json:"connection,omitempty"`
 	Uid        string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The other cluster's own signed record.
+	// The other cluster's own signed record. One that is not valid is answered by a
+	// Report.
 	Record string            `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`
 	Mode   Introduction_Mode `protobuf:"varint,4,opt,name=mode,proto3,enum=weft.channel.v1.Introduction_Mode" json:"mode,omitempty"`
 	// Bytes at layer 3 that packets over the link may have; 0: what it carries.
