@@ -124,18 +124,19 @@ func concernsOthers() predicate.Predicate {
 	}}
 }
 
-// public is what turns of other ForeignClusters go by.
+// public is what turns of other ForeignClusters go by. Its fields are exported
+// for equality.Semantic, which reads no others.
 type public struct {
-	spec           v1alpha1.ForeignClusterSpec
-	going, left    bool
-	direct, ending bool
-	token          string
+	Spec           v1alpha1.ForeignClusterSpec
+	Going, Left    bool
+	Direct, Ending bool
+	Token          string
 }
 
 func publicOf(fc *v1alpha1.ForeignCluster) public {
 	return public{
-		spec: fc.Spec, going: !fc.DeletionTimestamp.IsZero(), left: hasLeft(fc), direct: direct(fc),
-		ending: pathPolicy(fc, false) == v1alpha1.PathHubOnly, token: tokenOf(fc),
+		Spec: fc.Spec, Going: !fc.DeletionTimestamp.IsZero(), Left: hasLeft(fc), Direct: direct(fc),
+		Ending: pathPolicy(fc, false) == v1alpha1.PathHubOnly, Token: tokenOf(fc),
 	}
 }
 
