@@ -133,17 +133,25 @@ func (a *agent) leave(p *plan.Plan) error {
 // forbid takes the permission from those paths in force that the plan does not
 // permit; it reports whether there are any.
 func (a *agent) forbid(p *plan.Plan) bool {
-	permitted := map[path.Key]bool{}
+	// A number alone does not say that it is the same link.
+	type way struct {
+		key path.Key
+		via plan.LinkKey
+	}
+	wayOf := func(n *plan.PathName) way {
+		return way{pathKey(n), plan.LinkKey{Cluster: uint8(n.ViaIndex), RemoteGateway: uint8(n.RemoteGateway)}}
+	}
+	permitted := map[way]bool{}
 	for i := range p.Names.Paths {
 		n := &p.Names.Paths[i]
-		permitted[pathKey(n)] = n.Permitted
+		permitted[wayOf(n)] = n.Permitted
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var paths []plan.PathName
 	some := false
 	for _, n := range a.names.Paths {
-		if n.Permitted && !permitted[pathKey(&n)] {
+		if n.Permitted && !permitted[wayOf(&n)] {
 			n.Permitted, some = false, true
 		}
 		paths = append(paths, n)

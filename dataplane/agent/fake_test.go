@@ -87,6 +87,10 @@ type fakeExecutor struct {
 	fail     error
 	previous plan.Words // of an earlier agent
 	words    []plan.Words
+	wordsErr error // what SetWords returns
+	refused  int   // how often it did
+	atApply  plan.Words
+	links    map[plan.LinkKey]uint16
 	removed  bool
 	drift    chan struct{}
 	applied  chan plan.Plan
@@ -101,6 +105,13 @@ func newFakeExecutor() *fakeExecutor {
 func (f *fakeExecutor) Apply(_ context.Context, p plan.Plan) (apply.Report, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.words) > 0 {
+		f.atApply = f.words[len(f.words)-1]
+	}
+	f.links = map[plan.LinkKey]uint16{}
+	for id, l := range p.Maps.Links {
+		f.links[plan.LinkKey{Cluster: l.Value.Cluster, RemoteGateway: l.Value.RemoteGateway}] = uint16(id)
+	}
 	f.applied <- p
 	var r apply.Report
 	for _, l := range p.Lanes {
@@ -118,8 +129,31 @@ func (f *fakeExecutor) setFail(err error) {
 func (f *fakeExecutor) SetWords(w plan.Words) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.wordsErr != nil {
+		f.refused++
+		return f.wordsErr
+	}
 	f.words = append(f.words, w)
 	return nil
+}
+
+func (f *fakeExecutor) failWords(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wordsErr = err
+}
+
+func (f *fakeExecutor) failedWords() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused
+}
+
+// wordsAtApply are those that were in force when the last plan was applied.
+func (f *fakeExecutor) wordsAtApply() plan.Words {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.atApply
 }
 
 func (f *fakeExecutor) lastWords() plan.Words {
@@ -146,8 +180,13 @@ func (f *fakeExecutor) RemoveState() error {
 	return nil
 }
 
+func (f *fakeExecutor) LinkIDs() map[plan.LinkKey]uint16 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.links
+}
+
 func (f *fakeExecutor) Words() (plan.Words, error)            { return f.previous, nil }
-func (f *fakeExecutor) LinkIDs() map[plan.LinkKey]uint16      { return nil }
 func (f *fakeExecutor) Counters() ([]apply.Counter, error)    { return nil, nil }
 func (f *fakeExecutor) HostDrops() ([]apply.HostDrop, error)  { return nil, nil }
 func (f *fakeExecutor) Maps() ([]apply.MapFill, error)        { return nil, nil }

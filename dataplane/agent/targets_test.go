@@ -20,6 +20,10 @@ func placeKey(a netip.Addr) bpfgen.BorderWeftPrefix4 {
 	return bpfgen.BorderWeftPrefix4{Prefix: bpfgen.Address4(a), PrefixLen: 32}
 }
 
+func acceptKey(link uint16, cluster uint8) bpfgen.BorderWeftAcceptKey {
+	return bpfgen.BorderWeftAcceptKey{Link: link, Cluster: cluster}
+}
+
 func nodeName(name string, gateway int32, address string) plan.NodeName {
 	return plan.NodeName{Name: name, GatewayID: gateway, FabricAddress: netip.MustParseAddr(address)}
 }
