@@ -96,7 +96,7 @@ func (s *snapshot) asHub(fc *v1alpha1.ForeignCluster) string {
 	case !isHub(fc) || reachables == nil:
 		return ""
 	case len(reachables) == 0:
-		return "; as a hub it forwards to no cluster: there, grant transit to this one (access.transit.neighbors)"
+		return "; as a hub it forwards to no cluster: there, grant transit to this one (weftctl access NAME --transit all)"
 	}
 	return "; as a hub it forwards to " + plural(len(reachables), "cluster")
 }

@@ -64,7 +64,7 @@ func channelFinding(w ways, s channel.Status) finding {
 
 func leftFinding(w ways) finding {
 	if !w.direct {
-		return no(ReasonPeerLeft, "%s does not talk to this cluster through %s any more: to change that, let it use the hub there (access.transit.useAsHub)", w.name, w.through())
+		return no(ReasonPeerLeft, "%s does not talk to this cluster through %s any more: to change that, let it use the hub (there: weftctl access HUB --use-as-hub)", w.name, w.through())
 	}
 	return no(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", w.name)
 }
@@ -114,7 +114,16 @@ func networksFinding(x exchange) finding {
 			return no(ReasonWaitingForPeer, "%s has not told its wire prefix for our network %s (%s) yet", name, n.Name, n.CIDR)
 		}
 	}
-	return yes(ReasonReady, "%s from there, %s from here, in place on all gateways%s", plural(len(x.spec.Networks), "network"), plural(len(x.own), "network"), x.hub)
+	return yes(ReasonReady, "%s from there, %s from here, in place on all gateways%s%s",
+		plural(len(x.spec.Networks), "network"), plural(len(x.own), "network"), x.hub, leftOut(x.channel))
+}
+
+// leftOut says what of third clusters was not taken of what the peer told.
+func leftOut(s channel.Status) string {
+	if s.LeftOut == "" {
+		return ""
+	}
+	return "; left out: " + s.LeftOut
 }
 
 // hubNetworksFinding is networksFinding of a cluster that only hubs lead to.
@@ -173,15 +182,17 @@ func besideLinks(w ways, links tally) string {
 
 // noLink says why a cluster with tunnels is not connected.
 func noLink(w ways, links, hubs tally) finding {
+	besides := ""
+	if hubs.up > 0 {
+		besides = fmt.Sprintf(" %s would lead there, but the mode Require of the connection forbids it", hubs.via)
+	}
 	switch {
 	case links.all == 0:
 		return no(ReasonProbing, "no gateway of this cluster probes a link to %s yet", w.name)
 	case links.probing:
-		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?", links.all)
-	case hubs.up > 0:
-		return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work? %s would lead there, but the mode Require of the connection forbids it", links.all, hubs.via)
+		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?%s", links.all, besides)
 	}
-	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?", links.all)
+	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?%s", links.all, besides)
 }
 
 // notThroughHub says why a cluster that only hubs lead to is not connected.
@@ -190,7 +201,7 @@ func notThroughHub(w ways, hubs tally) finding {
 	case hubs.all == 0:
 		return no(ReasonProbing, "no gateway of this cluster probes a way to %s through %s yet", w.name, w.through())
 	case hubs.probing:
-		return no(ReasonProbing, "no probe to %s through %s has been answered yet: does %s use the hub too (access.transit.useAsHub there)?", w.name, w.through(), w.name)
+		return no(ReasonProbing, "no probe to %s through %s has been answered yet: does %s use the hub too (there: weftctl access HUB --use-as-hub)?", w.name, w.through(), w.name)
 	}
 	return no(ReasonLinksDown, "%s is not reached through %s any more: does its link to this cluster work (see that ForeignCluster), and that to %s?", w.name, w.through(), w.name)
 }
