@@ -30,3 +30,7 @@ const (
 // SideUnreachable is the state of a side of a ForeignClusterConnection that
 // cannot be heard.
 const SideUnreachable = "Unreachable"
+
+// ConditionIntroductions of a ForeignCluster says what became of the clusters
+// that it introduces here. Absent while it introduces none.
+const ConditionIntroductions = "Introductions"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -35,6 +36,8 @@ type Cluster struct {
 	UseAsHub         bool                        `json:"useAsHub"`
 	Introductions    v1alpha1.IntroductionPolicy `json:"introductions"`
 	Introduced       v1alpha1.PodAccess          `json:"introduced"`
+	// Introduces says what became of the clusters that it introduces here.
+	Introduces string `json:"introduces,omitempty"`
 	// Standing introductions of the cluster by others.
 	Standing []v1alpha1.IntroductionStatus `json:"standingIntroductions,omitempty"`
 }
@@ -100,10 +103,18 @@ func Make(own v1alpha1.ClusterID, clusters []v1alpha1.ForeignCluster) Listing {
 			Direct: fcl.Spec.Direct(), AwaitingApproval: !fcl.Spec.IsAccepted(),
 			Pods: least.Pods, Transit: transitOf(fcl, clusters), UseAsHub: least.Transit.UseAsHub,
 			Introductions: least.Introductions, Introduced: least.Introduced, Standing: fcl.Status.Introductions,
+			Introduces: introduces(fcl),
 		})
 	}
 	slices.SortFunc(listing.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 	return listing
+}
+
+func introduces(fcl *v1alpha1.ForeignCluster) string {
+	if c := meta.FindStatusCondition(fcl.Status.Conditions, v1alpha1.ConditionIntroductions); c != nil {
+		return c.Message
+	}
+	return ""
 }
 
 func originOf(fcl *v1alpha1.ForeignCluster) Origin {

@@ -77,6 +77,7 @@ func TestListingTellsWhoMadeItAndWhatWaits(t *testing.T) {
 			Pods: v1alpha1.PodAccessAll, Transit: v1alpha1.TransitSpec{UseAsHub: true, Neighbors: []string{"x"}},
 			Introductions: v1alpha1.IntroductionAsk, Introduced: v1alpha1.PodAccessAll,
 		}
+		fcl.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionIntroductions, Message: "b waits for approval"}}
 	}), foreign("b", func(fcl *v1alpha1.ForeignCluster) {
 		waiting(fcl)
 		fcl.Spec.ReachedThrough = []string{"c"}
@@ -100,6 +101,7 @@ c: cluster ID c, made by an admin
   hub            own reaches other clusters through c, which can read and forge what passes through it
   introductions  own peers directly with a cluster that c introduces once it is accepted (`+"`weftctl access NAME --accept`"+`)
   introduced     clusters that own knows through c alone may open flows to all pods of own
+  introduces     b waits for approval
 `, text.String())
 
 	one, err := Collect(t.Context(), c, "b")

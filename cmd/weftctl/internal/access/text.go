@@ -34,6 +34,9 @@ func (c Cluster) text(w io.Writer, own v1alpha1.ClusterID) {
 	line("hub", peering.HubGrant(c.Name, own, c.UseAsHub))
 	line("introductions", peering.IntroductionsGrant(c.Name, own, c.Introductions))
 	line("introduced", peering.IntroducedGrant(c.Name, own, c.Introduced))
+	if c.Introduces != "" {
+		line("introduces", c.Introduces)
+	}
 	for _, standing := range c.Standing {
 		line("introduced by", describeStanding(standing))
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -52,16 +51,11 @@ func workloadProblems(in Input) []Problem {
 		}
 	}
 	for _, d := range in.DaemonSets {
-		if missing := unready(d); missing > 0 {
-			tell("DaemonSet", d.Name, fmt.Sprintf("it is not ready on %d of %d nodes%s", missing, d.Status.DesiredNumberScheduled, in.Trouble(d.Spec.Selector)))
+		if ready, want := install.Rollout(d); ready < want {
+			tell("DaemonSet", d.Name, fmt.Sprintf("it is not ready on %d of %d nodes%s", want-ready, want, in.Trouble(d.Spec.Selector)))
 		}
 	}
 	return found
-}
-
-func unready(d appsv1.DaemonSet) int32 {
-	ready, want := install.Rollout(d)
-	return max(0, want-ready)
 }
 
 func configProblems(in Input) []Problem {
