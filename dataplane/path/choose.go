@@ -35,6 +35,7 @@ func newChoice() Choice {
 	return Choice{
 		Words:      plan.Words{Paths: map[uint32]uint32{}, Choices: map[uint32]uint64{}},
 		Changed:    map[uint8]time.Time{},
+		Contenders: map[uint8]Contender{},
 		Reasons:    reasons{},
 		Alternates: map[uint8]uint16{},
 	}
@@ -42,16 +43,20 @@ func newChoice() Choice {
 
 // path decides about the paths to one cluster.
 func (c *Choice) path(in Input, cluster uint8, paths []Path) {
-	previous := uint16(in.Previous.Paths[uint32(cluster)])
-	d := decide(in.Now, paths, previous, in.Previous.Changed[cluster])
+	changed, known := in.Previous.Changed[cluster]
+	before := former{uint16(in.Previous.Paths[uint32(cluster)]), changed, in.Previous.Contenders[cluster]}
+	d := decide(in.Now, paths, before)
 	reasons(c.Reasons).explain(paths, d)
 	if d.chosen != nil {
 		c.Paths[uint32(cluster)] = uint32(d.chosen.Link)
 	}
-	if changed, known := in.Previous.Changed[cluster]; linkOf(d.chosen) != previous {
+	if linkOf(d.chosen) != before.link {
 		c.Changed[cluster] = in.Now
 	} else if known {
 		c.Changed[cluster] = changed
+	}
+	if d.contender != nil {
+		c.Contenders[cluster] = Contender{d.contender.Link, d.since}
 	}
 	if a := alternate(paths, d.chosen); a != nil {
 		c.Alternates[cluster] = a.Link

@@ -1,8 +1,6 @@
 package path
 
-import (
-	"time"
-)
+import "time"
 
 // What keeps a choice from flapping.
 const (
@@ -13,28 +11,38 @@ const (
 	// A hub path that was better is left for a direct one when less than half of
 	// that is left of its lead: so jitter at the edge changes nothing.
 	lostLead = 2
-	// A path that is up is left only for one that has been up for settleTime, and
-	// not before holdTime has passed since the last change.
+	// A path that is up is left only for one that has been up, and better, for
+	// settleTime, and not before holdTime has passed since the last change.
 	settleTime = time.Second
 	holdTime   = 3 * time.Second
+	// watchTime is how often a path that is better is looked at until then.
+	watchTime = settleTime / 4
 	// reviewTime is how often round-trip times are compared where several paths are
 	// up: no verdict tells that they have drifted apart.
 	reviewTime = time.Second
 )
 
+// former is what was decided before about the paths to one cluster.
+type former struct {
+	link      uint16
+	changed   time.Time
+	contender Contender
+}
+
 // decision about the paths to one cluster.
 type decision struct {
 	chosen *Path // nil: there is none
-	// contender is better than chosen, but has to last first; nil: none is.
+	// contender is better than chosen since some time, but has to last first; nil:
+	// none is.
 	contender *Path
+	since     time.Time
 	// again is when to decide anew at the latest; zero: after the next verdict.
 	again time.Time
 }
 
-// decide chooses among the paths to one cluster, of which previous is the link
-// in use since changed.
-func decide(now time.Time, paths []Path, previous uint16, changed time.Time) decision {
-	used, best := inUse(paths, previous), fastest(paths)
+// decide chooses among the paths to one cluster.
+func decide(now time.Time, paths []Path, before former) decision {
+	used, best := permitted(paths, before.link), fastest(paths)
 	switch {
 	case used == nil && best == nil:
 		return decision{chosen: first(paths)}
@@ -45,19 +53,37 @@ func decide(now time.Time, paths []Path, previous uint16, changed time.Time) dec
 	case best == used || !better(best, used):
 		return decision{chosen: used, again: review(now, paths)}
 	}
-	ready := best.Since.Add(settleTime)
-	if end := changed.Add(holdTime); end.After(ready) {
-		ready = end
+	since := now
+	if still := permitted(paths, before.contender.Link); still != nil && still.up() && better(still, used) && (still == best || !better(best, still)) {
+		// Of several that are about as good the same one stays the contender.
+		best, since = still, before.contender.Since
 	}
-	if now.Before(ready) {
-		return decision{chosen: used, contender: best, again: ready}
+	ready := latest(best.Since.Add(settleTime), since.Add(settleTime), before.changed.Add(holdTime))
+	if !now.Before(ready) {
+		return decision{chosen: best, again: review(now, paths)}
 	}
-	return decision{chosen: best, again: review(now, paths)}
+	return decision{chosen: used, contender: best, since: since, again: earliest(ready, now.Add(watchTime))}
 }
 
-// inUse is the path in use, nil if there is none or traffic may not take it any
-// more.
-func inUse(paths []Path, link uint16) *Path {
+func latest(first time.Time, others ...time.Time) time.Time {
+	for _, t := range others {
+		if t.After(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+func earliest(x, y time.Time) time.Time {
+	if y.Before(x) {
+		return y
+	}
+	return x
+}
+
+// permitted is the path over a link, nil if there is none or traffic may not take
+// it (any more).
+func permitted(paths []Path, link uint16) *Path {
 	for i := range paths {
 		if p := &paths[i]; p.Link == link && p.Permitted {
 			return p

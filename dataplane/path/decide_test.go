@@ -1,6 +1,8 @@
 package path
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ func TestDecide(t *testing.T) {
 		paths   []Path
 		used    uint32
 		changed time.Duration // ago; 0: not known
+		better  Contender     // Since is not set: long ago
 		want    uint32
 		again   time.Duration // from now; 0: never
 		reasons why
@@ -32,10 +35,13 @@ func TestDecide(t *testing.T) {
 		"nothing chosen: the first that is up":   {paths: []Path{direct(11, unknown), hub(21, up).rtt(80).upFor(0)}, want: 21, reasons: why{11: unproven, 21: fallback}},
 		"hub alone":                              {paths: []Path{hub(21, up).rtt(80)}, used: 21, want: 21, reasons: why{21: fallback}},
 		"direct is faster":                       {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 11, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
-		"direct heals":                           {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
-		"direct healed just now":                 {paths: []Path{direct(11, up).rtt(20).upFor(300 * time.Millisecond), hub(21, up).rtt(80)}, used: 21, want: 21, again: 700 * time.Millisecond, reasons: why{11: waiting, 21: held}},
-		"changed just now":                       {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, changed: time.Second, want: 21, again: 2 * time.Second, reasons: why{11: waiting, 21: held}},
-		"the hold is over":                       {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, changed: 3 * time.Second, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
+		"direct heals":                           {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, better: Contender{Link: 11}, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
+		"direct healed just now":                 {paths: []Path{direct(11, up).rtt(20).upFor(300 * time.Millisecond), hub(21, up).rtt(80)}, used: 21, better: Contender{Link: 11}, want: 21, again: 250 * time.Millisecond, reasons: why{11: waiting, 21: held}},
+		"changed just now":                       {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, changed: time.Second, better: Contender{Link: 11}, want: 21, again: 250 * time.Millisecond, reasons: why{11: waiting, 21: held}},
+		"better just now":                        {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, want: 21, again: 250 * time.Millisecond, reasons: why{11: waiting, 21: held}},
+		"another was better until now":           {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, better: Contender{Link: 22}, want: 21, again: 250 * time.Millisecond, reasons: why{11: waiting, 21: held}},
+		"better for almost a second":             {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, better: Contender{11, now.Add(-900 * time.Millisecond)}, want: 21, again: 100 * time.Millisecond, reasons: why{11: waiting, 21: held}},
+		"the hold is over":                       {paths: []Path{direct(11, up).rtt(20), hub(21, up).rtt(80)}, used: 21, changed: 3 * time.Second, better: Contender{Link: 11}, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
 		"direct dies: at once":                   {paths: []Path{direct(11, down), hub(21, up).rtt(80).upFor(0)}, used: 11, changed: time.Millisecond, want: 21, reasons: why{11: dead, 21: fallback}},
 		"direct dies, two hubs: the faster":      {paths: []Path{direct(11, down), hub(21, up).rtt(80), hub(22, up).rtt(60)}, used: 11, want: 22, again: time.Second, reasons: why{11: dead, 21: slower, 22: fallback}},
 		"a direct dies: the other direct":        {paths: []Path{direct(11, down), direct(12, up).rtt(20), hub(21, up).rtt(19)}, used: 11, want: 12, again: time.Second, reasons: why{11: dead, 12: isDirect, 21: slower}},
@@ -46,16 +52,16 @@ func TestDecide(t *testing.T) {
 		"rows are gone, no other: stands":        {paths: []Path{notProbed(direct(11, up)), hub(21, down)}, used: 11, want: 11, reasons: why{11: last, 21: dead}},
 		"the path is gone":                       {paths: []Path{hub(21, down)}, used: 11, want: 21, reasons: why{21: last}},
 		"hub faster by a fifth: not enough":      {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(80)}, used: 11, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
-		"hub faster by more than a fifth":        {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(79)}, used: 11, want: 21, again: time.Second, reasons: why{11: slower, 21: fastest}},
+		"hub faster by more than a fifth":        {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(79)}, used: 11, better: Contender{Link: 21}, want: 21, again: time.Second, reasons: why{11: slower, 21: fastest}},
 		"hub faster by 50 %, but only 1.9 ms":    {paths: []Path{direct(11, up).rtt(3.8), hub(21, up).rtt(1.9)}, used: 11, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
 		"hub keeps half of its lead":             {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(89)}, used: 21, want: 21, again: time.Second, reasons: why{11: slower, 21: fastest}},
-		"hub has lost half of its lead":          {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(91)}, used: 21, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
-		"direct not measured yet beats a hub":    {paths: []Path{direct(11, up), hub(21, up).rtt(10)}, used: 21, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
+		"hub has lost half of its lead":          {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(91)}, used: 21, better: Contender{Link: 11}, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
+		"direct not measured yet beats a hub":    {paths: []Path{direct(11, up), hub(21, up).rtt(10)}, used: 21, better: Contender{Link: 11}, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
 		"hub not measured yet does not":          {paths: []Path{direct(11, up).rtt(50), hub(21, up)}, used: 11, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
 		"two direct, one a little faster":        {paths: []Path{direct(11, up).rtt(50), direct(12, up).rtt(41)}, used: 11, want: 11, again: time.Second, reasons: why{11: isDirect, 12: slower}},
-		"two direct, one faster":                 {paths: []Path{direct(11, up).rtt(50), direct(12, up).rtt(39)}, used: 11, want: 12, again: time.Second, reasons: why{11: slower, 12: isDirect}},
-		"two hubs, one faster":                   {paths: []Path{hub(21, up).rtt(50), hub(22, up).rtt(39)}, used: 21, want: 22, again: time.Second, reasons: why{21: slower, 22: fallback}},
-		"two hubs, one faster, changed just now": {paths: []Path{hub(21, up).rtt(50), hub(22, up).rtt(39)}, used: 21, changed: time.Second, want: 21, again: 2 * time.Second, reasons: why{21: held, 22: waiting}},
+		"two direct, one faster":                 {paths: []Path{direct(11, up).rtt(50), direct(12, up).rtt(39)}, used: 11, better: Contender{Link: 12}, want: 12, again: time.Second, reasons: why{11: slower, 12: isDirect}},
+		"two hubs, one faster":                   {paths: []Path{hub(21, up).rtt(50), hub(22, up).rtt(39)}, used: 21, better: Contender{Link: 22}, want: 22, again: time.Second, reasons: why{21: slower, 22: fallback}},
+		"two hubs, one faster, changed just now": {paths: []Path{hub(21, up).rtt(50), hub(22, up).rtt(39)}, used: 21, changed: time.Second, better: Contender{Link: 22}, want: 21, again: 250 * time.Millisecond, reasons: why{21: held, 22: waiting}},
 		"Require: leaves the hub at once":        {paths: []Path{direct(11, up).rtt(20).upFor(0), hub(21, up).rtt(80).excluded()}, used: 21, changed: time.Millisecond, want: 11, reasons: why{11: isDirect, 21: barred}},
 		"Require, direct dead: not the hub":      {paths: []Path{direct(11, down), hub(21, up).rtt(80).excluded()}, used: 21, want: 11, reasons: why{11: last, 21: barred}},
 		"Require before there is a direct path":  {paths: []Path{hub(21, up).rtt(80).excluded()}, used: 21, want: 0, reasons: why{21: barred}},
@@ -73,6 +79,7 @@ func TestDecide(t *testing.T) {
 			if c.changed != 0 {
 				in.Previous.Changed = map[uint8]time.Time{cluster: now.Add(-c.changed)}
 			}
+			in.Previous.Contenders = map[uint8]Contender{cluster: c.better}
 			got := Choose(in)
 			require.Equal(t, c.want, got.Paths[cluster])
 			reasons := why{}
@@ -85,6 +92,7 @@ func TestDecide(t *testing.T) {
 			} else {
 				require.Equal(t, now.Add(c.again), got.Again)
 			}
+			require.Equal(t, slices.Contains(slices.Collect(maps.Values(reasons)), waiting), got.Contenders[cluster].Link != 0)
 			switch {
 			case c.want != c.used:
 				require.Equal(t, now, got.Changed[cluster])
@@ -129,5 +137,6 @@ func TestAgainIsTheEarliest(t *testing.T) {
 	in := Input{Now: now, Self: 1, Clusters: []uint8{cluster, 3}, Paths: []Path{direct(11, up).rtt(9), hub(21, up).rtt(9), other, second}}
 	in.Previous = words(11, 1)
 	in.Previous.Paths[3] = 31
+	in.Previous.Contenders = map[uint8]Contender{3: {Link: 32}}
 	require.Equal(t, now.Add(10*time.Millisecond), Choose(in).Again)
 }

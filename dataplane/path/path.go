@@ -56,6 +56,8 @@ type Choice struct {
 	// Changed is when the path to a cluster last changed. What an earlier agent
 	// did is not known.
 	Changed map[uint8]time.Time
+	// Contenders are paths that are better than those in use, by cluster.
+	Contenders map[uint8]Contender
 	// Reasons of all paths.
 	Reasons map[Key]v1alpha1.PathReason
 	// Alternates are the hub paths to take next: by cluster, the link.
@@ -63,6 +65,12 @@ type Choice struct {
 	// Again is when the choice can be another one although no verdict has changed;
 	// zero: never.
 	Again time.Time
+}
+
+// Contender is a path that is better than the one in use, but has to last first.
+type Contender struct {
+	Link  uint16
+	Since time.Time
 }
 
 // Key names a path of this gateway.

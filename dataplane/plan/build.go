@@ -23,6 +23,8 @@ func Build(in Input) (Plan, []Problem) {
 		networks: map[networkID]network{},
 		views:    &disjoint{},
 		wires:    &disjoint{},
+
+		directOnly: map[uint8]bool{},
 	}
 	b.sort()
 	if in.Config == nil || !b.findSelf() {
@@ -61,6 +63,8 @@ type builder struct {
 	nodes []clusterNode
 	// accepted neighbors in the order of their cluster index.
 	accepted []*neighbor
+	// directOnly are the clusters whose packets hubs may not bring.
+	directOnly map[uint8]bool
 
 	plan     Plan
 	problems []Problem

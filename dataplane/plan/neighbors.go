@@ -42,6 +42,7 @@ func (b *builder) neighbors() {
 		}
 		indexes[spec.ClusterIndex], identities[spec.Identity] = object.Name, object.Name
 		n := &neighbor{object: object, cluster: uint8(spec.ClusterIndex), policy: b.neighborPolicy(object)}
+		b.directOnly[n.cluster] = n.policy == v1alpha1.PathDirectOnly
 		b.neighborViews(n)
 		if b.isGateway() {
 			b.neighborPeers(n, keys)

@@ -72,9 +72,7 @@ func permit(paths []PathName, policy v1alpha1.PathPolicy) {
 // neighbor. What is to be sent no more over a link that ends still enters from
 // it, because the two ends do not change at the same time.
 func (b *builder) accepts(via, cluster uint8) bool {
-	return via == cluster || !slices.ContainsFunc(b.accepted, func(n *neighbor) bool {
-		return n.cluster == cluster && n.policy == v1alpha1.PathDirectOnly
-	})
+	return via == cluster || !b.directOnly[cluster]
 }
 
 // transit enters the pairs of neighbors that this gateway forwards between. An
