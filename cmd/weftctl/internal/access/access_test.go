@@ -87,6 +87,7 @@ func TestListingTellsWhoMadeItAndWhatWaits(t *testing.T) {
 	var text strings.Builder
 	listing.Text(&text)
 	require.Equal(t, `b: cluster ID b, made by weft-controller since it is reached through c and it was introduced by c/a-b
+  identity       id-b
   waits          for approval, before own peers with it directly: weftctl access b --accept
   pods           b may open no flows to own, only answer those of own
   transit        b exchanges no traffic with others through own
@@ -96,6 +97,7 @@ func TestListingTellsWhoMadeItAndWhatWaits(t *testing.T) {
   introduced by  c, connection a-b, mode Require: waits for approval, until 2026-11-30T12:00:00Z unless it is renewed
 
 c: cluster ID c, made by an admin
+  identity       id-c
   pods           c may open flows to all pods of own
   transit        c exchanges no traffic with others through own; without effect, since own does not peer with them directly: x
   hub            own reaches other clusters through c, which can read and forge what passes through it

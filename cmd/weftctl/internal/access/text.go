@@ -26,6 +26,7 @@ func (l Listing) Text(w io.Writer) {
 func (c Cluster) text(w io.Writer, own v1alpha1.ClusterID) {
 	fmt.Fprintf(w, "%s: %s\n", c.Name, c.describe())
 	line := func(what, clause string) { fmt.Fprintf(w, "  %-14s %s\n", what, clause) }
+	line("identity", string(c.Identity))
 	if c.AwaitingApproval {
 		line("waits", fmt.Sprintf("for approval, before %s peers with it directly: weftctl access %s --accept", own, c.Name))
 	}

@@ -203,7 +203,7 @@ func (o otherSide) differs(named *v1alpha1.ForeignCluster) error {
 func (u unpeering) partHere(ctx context.Context, here client.Client, named *v1alpha1.ForeignCluster) parted {
 	p := result(ctx, "here", u.name, peering.Part(ctx, here, u.name, u.force, u.progress))
 	if !named.Spec.MadeByAdmin() {
-		p.Note = fmt.Sprintf("weft-controller makes %s anew for as long as it %s: revoke that with `weftctl peer --use-as-hub=false` or --introductions Deny",
+		p.Note = fmt.Sprintf("weft-controller makes %s anew for as long as it %s: revoke that with `weftctl access NAME --use-as-hub=false` or --introductions Deny, NAME being the hub or introducer",
 			u.name, strings.Join(whys(named), " and "))
 	}
 	return p
