@@ -56,7 +56,7 @@ func full(t *testing.T) Snapshot {
 			{UID: "1-4", State: "AwaitingApproval", ActivePath: PathNone},
 			{UID: "1-5", State: "Ending", ActivePath: PathNone},
 		},
-		OffDirect: true,
+		OffDirect: Leaving,
 	}
 }
 
@@ -99,7 +99,7 @@ func TestOthersRoundTrip(t *testing.T) {
 	require.Empty(t, merged.Reachables, "present and empty deletes")
 	require.Empty(t, merged.Introductions)
 	require.Empty(t, merged.Reports)
-	require.False(t, merged.OffDirect, "it is said or it is not")
+	require.Empty(t, merged.OffDirect, "it is said or it is not")
 
 	got, err = decode(over(t, Snapshot{}), sender, say)
 	require.NoError(t, err)
@@ -324,14 +324,14 @@ func TestGiantsArePaced(t *testing.T) {
 func TestLeftOutIsTold(t *testing.T) {
 	honest, hostile, s := hostilePair(t)
 	record, _ := recordOf(t, 1, 1)
-	in := &channelv1.Snapshot{Epoch: 1, Serial: 1, Mtu: 1300, OffDirect: true, Reachables: &channelv1.Reachables{Reachables: []*channelv1.Reachable{{Record: "weft1.a.b"}, {Record: record}}}}
+	in := &channelv1.Snapshot{Epoch: 1, Serial: 1, Mtu: 1300, OffDirect: channelv1.Snapshot_OFF_DIRECT_FOLLOWING, Reachables: &channelv1.Reachables{Reachables: []*channelv1.Reachable{{Record: "weft1.a.b"}, {Record: record}}}}
 	ack := send(t, s, in)
 	require.Empty(t, ack.GetRefused())
 	require.EqualValues(t, 1, ack.GetSerial())
 	now := honest.Status(hostile.id)
 	require.Contains(t, now.LeftOut, "cluster 1 of those reached through it")
 	require.Equal(t, []Reachable{{Record: record, Networks: []Network{}}}, now.Said.Reachables)
-	require.True(t, now.Said.OffDirect)
+	require.Equal(t, Following, now.Said.OffDirect)
 	in.Serial, in.Reachables.Reachables = 2, in.Reachables.Reachables[1:]
 	require.Empty(t, send(t, s, in).GetRefused())
 	require.Empty(t, honest.Status(hostile.id).LeftOut)

@@ -38,8 +38,33 @@ type Snapshot struct {
 	// Introductions that the sender makes, and its Reports on the receiver's.
 	Introductions []Introduction
 	Reports       []Report
-	// OffDirect: the sender sends nothing over the direct link any more.
-	OffDirect bool
+	// OffDirect: whether the sender sends nothing over the direct link any more.
+	OffDirect OffDirect
+}
+
+// OffDirect says whether a side has left the direct link, and why.
+type OffDirect string
+
+const (
+	// Leaving: it has, of itself, or has no such link.
+	Leaving OffDirect = "Leaving"
+	// Following: it has, because the other side leaves. Nobody follows a follower.
+	Following OffDirect = "Following"
+)
+
+var offDirects = map[OffDirect]channelv1.Snapshot_OffDirect{
+	Leaving:   channelv1.Snapshot_OFF_DIRECT_LEAVING,
+	Following: channelv1.Snapshot_OFF_DIRECT_FOLLOWING,
+}
+
+// decodeOffDirect takes a value of a later release for none.
+func decodeOffDirect(in channelv1.Snapshot_OffDirect) OffDirect {
+	for value, wire := range offDirects {
+		if wire == in {
+			return value
+		}
+	}
+	return ""
 }
 
 // merge returns newer with the parts that it does not know taken from s.
@@ -70,7 +95,7 @@ func (s Snapshot) merge(newer Snapshot) Snapshot {
 
 // encode turns the snapshot into its wire form.
 func (s Snapshot) encode(epoch, serial uint64) *channelv1.Snapshot {
-	out := &channelv1.Snapshot{Epoch: epoch, Serial: serial, Mtu: uint32(s.MTU), OffDirect: s.OffDirect}
+	out := &channelv1.Snapshot{Epoch: epoch, Serial: serial, Mtu: uint32(s.MTU), OffDirect: offDirects[s.OffDirect]}
 	if s.Record != "" {
 		out.Record = &s.Record
 	}
@@ -120,7 +145,7 @@ func decode(in *channelv1.Snapshot, from v1alpha1.Identity, last Snapshot) (deco
 	if err != nil {
 		return decoded{}, err
 	}
-	out := decoded{Snapshot: Snapshot{MTU: mtu, OffDirect: in.GetOffDirect()}}
+	out := decoded{Snapshot: Snapshot{MTU: mtu, OffDirect: decodeOffDirect(in.GetOffDirect())}}
 	if err := out.decodeOwn(in, from); err != nil {
 		return decoded{}, err
 	}

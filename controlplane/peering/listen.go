@@ -84,7 +84,7 @@ func (r *Reconciler) wakeRelated(s *snapshot, fc *v1alpha1.ForeignCluster, befor
 func (r *Reconciler) settle(fc *v1alpha1.ForeignCluster, m *memory, neighbor *v1alpha1.Neighbor, placed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.offDirect = !direct(fc) || placed && neighbor.Spec.Paths == v1alpha1.PathHubOnly
+	m.offDirect = offDirect(fc, neighbor.Spec.Paths, placed)
 }
 
 // OffDirect reports whether nothing is sent over tunnels to a ForeignCluster's
@@ -94,5 +94,5 @@ func (r *Reconciler) OffDirect(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.memory[name]
-	return m != nil && m.offDirect
+	return m != nil && m.offDirect != ""
 }

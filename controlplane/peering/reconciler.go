@@ -69,7 +69,7 @@ type memory struct {
 	said         channel.Snapshot
 	told, shared told
 	// offDirect: nothing is sent over tunnels to it any more, or there are none.
-	offDirect bool
+	offDirect channel.OffDirect
 	// again, if not 0, is when to look anew.
 	again time.Duration
 }

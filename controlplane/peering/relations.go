@@ -20,7 +20,7 @@ type told struct {
 	networks []channel.Network
 	// reachables by identity; nil: not told.
 	reachables map[v1alpha1.Identity]channel.Reachable
-	offDirect  bool
+	offDirect  channel.OffDirect
 }
 
 // direct reports whether there are tunnels to a cluster: somebody wants them, or
@@ -33,20 +33,40 @@ func introduced(fc *v1alpha1.ForeignCluster, state v1alpha1.IntroductionState) b
 	return slices.ContainsFunc(fc.Status.Introductions, func(i v1alpha1.IntroductionStatus) bool { return i.State == state })
 }
 
-// pathPolicy of a cluster: the strictest introduction wins. A link that an
-// introduction made ends when all of them do, or when the other side has left it.
-func pathPolicy(fc *v1alpha1.ForeignCluster, offDirect bool) v1alpha1.PathPolicy {
+// leaving reports whether an introduction made the tunnels to a cluster, and all
+// that did are ending.
+func leaving(fc *v1alpha1.ForeignCluster) bool {
+	return !fc.Spec.MadeByAdmin() && introduced(fc, v1alpha1.IntroductionEnding) && !introduced(fc, v1alpha1.IntroductionAccepted)
+}
+
+// pathPolicy of a cluster: the strictest introduction wins. Nothing is sent over a
+// link that is ending, also when it is the other side alone that leaves it. One
+// that itself only follows is not followed: both would wait for the other for ever.
+func pathPolicy(fc *v1alpha1.ForeignCluster, said channel.OffDirect) v1alpha1.PathPolicy {
 	required := slices.ContainsFunc(fc.Status.Introductions, func(i v1alpha1.IntroductionStatus) bool {
 		return i.State == v1alpha1.IntroductionAccepted && i.Mode == v1alpha1.ModeRequire
 	})
-	ending := introduced(fc, v1alpha1.IntroductionEnding) && !introduced(fc, v1alpha1.IntroductionAccepted)
 	switch {
 	case required:
 		return v1alpha1.PathDirectOnly
-	case !fc.Spec.MadeByAdmin() && direct(fc) && (ending || offDirect):
+	case leaving(fc) || !fc.Spec.MadeByAdmin() && direct(fc) && said == channel.Leaving:
 		return v1alpha1.PathHubOnly
 	}
 	return v1alpha1.PathAny
+}
+
+// offDirect is what a cluster is told of our side of the tunnels to it; placed
+// says that our gateways do what its Neighbor says.
+func offDirect(fc *v1alpha1.ForeignCluster, paths v1alpha1.PathPolicy, placed bool) channel.OffDirect {
+	switch {
+	case !direct(fc):
+		return channel.Leaving
+	case paths != v1alpha1.PathHubOnly || !placed:
+		return ""
+	case leaving(fc):
+		return channel.Leaving
+	}
+	return channel.Following
 }
 
 // granted reports whether this cluster forwards between two others.

@@ -136,7 +136,7 @@ type public struct {
 func publicOf(fc *v1alpha1.ForeignCluster) public {
 	return public{
 		Spec: fc.Spec, Going: !fc.DeletionTimestamp.IsZero(), Left: hasLeft(fc), Direct: direct(fc),
-		Ending: pathPolicy(fc, false) == v1alpha1.PathHubOnly, Token: tokenOf(fc),
+		Ending: pathPolicy(fc, "") == v1alpha1.PathHubOnly, Token: tokenOf(fc),
 	}
 }
 

@@ -224,6 +224,68 @@ func TestDirectAndHub(t *testing.T) {
 	require.Equal(t, "True ThroughHub: 0 of 1 links up, reached through c, RTT 80.0 ms", a.connected("b"))
 }
 
+// introduce gives a ForeignCluster one introduction in a state; an empty one takes
+// it away.
+func (m *member) introduce(name string, state v1alpha1.IntroductionState, mode v1alpha1.ConnectionMode) {
+	m.t.Helper()
+	m.edit(name, func(s *v1alpha1.ForeignClusterSpec) {
+		if s.IntroducedBy = nil; state != "" {
+			s.IntroducedBy = []string{"c/ab"}
+		}
+	})
+	m.stated(name, func(s *v1alpha1.ForeignClusterStatus) {
+		if s.Introductions = nil; state != "" {
+			s.Introductions = []v1alpha1.IntroductionStatus{{Introducer: "c", Connection: "ab", UID: "1", Mode: mode, State: state, MTU: 1400}}
+		}
+	})
+}
+
+// The two sides accept at different times, and end it and begin anew at once:
+// nobody waits for the other for ever. (A side without a tunnel says that it sends
+// nothing over it; the other follows, and nobody follows a follower.)
+func TestNobodyFollowsAFollower(t *testing.T) {
+	w, a, b, _ := hubbed(t)
+	paths := func() []v1alpha1.PathPolicy {
+		return []v1alpha1.PathPolicy{a.neighbor("b").Spec.Paths, b.neighbor("a").Spec.Paths}
+	}
+	any, hub := v1alpha1.PathAny, v1alpha1.PathHubOnly
+	prefer, accepted, ending := v1alpha1.ModePrefer, v1alpha1.IntroductionAccepted, v1alpha1.IntroductionEnding
+	a.introduce("b", accepted, prefer)
+	w.turns()
+	require.Equal(t, hub, a.neighbor("b").Spec.Paths, "b has no tunnel yet")
+	require.Equal(t, channel.Following, b.said[a.id].OffDirect)
+	b.introduce("a", accepted, prefer)
+	w.turns()
+	require.Equal(t, []v1alpha1.PathPolicy{any, any}, paths())
+	require.Empty(t, a.said[b.id].OffDirect)
+	require.Empty(t, b.said[a.id].OffDirect)
+
+	for _, first := range []*member{a, b} {
+		a.introduce("b", ending, prefer)
+		b.introduce("a", ending, prefer)
+		w.turns()
+		require.Equal(t, []v1alpha1.PathPolicy{hub, hub}, paths())
+		if first == a {
+			a.introduce("b", accepted, prefer)
+			w.turns()
+			require.Equal(t, []v1alpha1.PathPolicy{hub, hub}, paths(), "b still leaves")
+			b.introduce("a", accepted, prefer)
+		} else {
+			b.introduce("a", accepted, prefer)
+			a.introduce("b", accepted, prefer)
+		}
+		w.turns()
+		require.Equal(t, []v1alpha1.PathPolicy{any, any}, paths())
+	}
+
+	b.introduce("a", ending, prefer) // b alone ends it: a follows
+	w.turns()
+	require.Equal(t, []v1alpha1.PathPolicy{hub, hub}, paths())
+	require.True(t, a.OffDirect("b"))
+	require.True(t, b.OffDirect("a"))
+	require.Equal(t, channel.Following, b.said[a.id].OffDirect)
+}
+
 // An introduction makes the object direct and ends again; rows of the hub stay
 // all the time, and the strictest mode wins while it lasts.
 func TestIntroduced(t *testing.T) {
@@ -232,15 +294,9 @@ func TestIntroduced(t *testing.T) {
 		return rowsOf(a.neighbor("c"), v1alpha1.RowOurs, a.neighbor("b").Spec.ClusterIndex)
 	}
 	before := hubRows()
-	introduce := func(m *member, name string, state v1alpha1.IntroductionState, mode v1alpha1.ConnectionMode) {
-		m.edit(name, func(s *v1alpha1.ForeignClusterSpec) { s.IntroducedBy = []string{"c/ab"} })
-		m.stated(name, func(s *v1alpha1.ForeignClusterStatus) {
-			s.Introductions = []v1alpha1.IntroductionStatus{{Introducer: "c", Connection: "ab", UID: "1", Mode: mode, State: state, MTU: 1400}}
-		})
-	}
 	require.True(t, a.OffDirect("b"), "there is no tunnel")
 	for m, name := range map[*member]string{a: "b", b: "a"} {
-		introduce(m, name, v1alpha1.IntroductionAccepted, v1alpha1.ModeRequire)
+		m.introduce(name, v1alpha1.IntroductionAccepted, v1alpha1.ModeRequire)
 	}
 	w.turns()
 	n := a.neighbor("b")
@@ -257,7 +313,7 @@ func TestIntroduced(t *testing.T) {
 	delete(a.silent, "b")
 
 	for m, name := range map[*member]string{a: "b", b: "a"} {
-		introduce(m, name, v1alpha1.IntroductionEnding, v1alpha1.ModeRequire)
+		m.introduce(name, v1alpha1.IntroductionEnding, v1alpha1.ModeRequire)
 	}
 	a.lame = true
 	w.turns()
@@ -266,10 +322,9 @@ func TestIntroduced(t *testing.T) {
 	a.lame = false
 	w.turns()
 	require.True(t, a.OffDirect("b"))
-	require.True(t, b.said[a.id].OffDirect)
+	require.Equal(t, channel.Leaving, b.said[a.id].OffDirect)
 	for m, name := range map[*member]string{a: "b", b: "a"} {
-		m.edit(name, func(s *v1alpha1.ForeignClusterSpec) { s.IntroducedBy = nil })
-		m.stated(name, func(s *v1alpha1.ForeignClusterStatus) { s.Introductions = nil })
+		m.introduce(name, "", "")
 	}
 	w.turns()
 	require.Empty(t, a.neighbor("b").Spec.Peers)

@@ -29,6 +29,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Snapshot_OffDirect int32
+
+const (
+	// It sends over it, if it likes.
+	Snapshot_OFF_DIRECT_UNSPECIFIED Snapshot_OffDirect = 0
+	// It sends nothing over it, because it wants no such link: or has none.
+	Snapshot_OFF_DIRECT_LEAVING Snapshot_OffDirect = 1
+	// It sends nothing over it, only because the receiver has left. No reason for
+	// the receiver to stay away: two that follow each other would never return.
+	Snapshot_OFF_DIRECT_FOLLOWING Snapshot_OffDirect = 2
+)
+
+// Enum value maps for Snapshot_OffDirect.
+var (
+	Snapshot_OffDirect_name = map[int32]string{
+		0: "OFF_DIRECT_UNSPECIFIED",
+		1: "OFF_DIRECT_LEAVING",
+		2: "OFF_DIRECT_FOLLOWING",
+	}
+	Snapshot_OffDirect_value = map[string]int32{
+		"OFF_DIRECT_UNSPECIFIED": 0,
+		"OFF_DIRECT_LEAVING":     1,
+		"OFF_DIRECT_FOLLOWING":   2,
+	}
+)
+
+func (x Snapshot_OffDirect) Enum() *Snapshot_OffDirect {
+	p := new(Snapshot_OffDirect)
+	*p = x
+	return p
+}
+
+func (x Snapshot_OffDirect) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Snapshot_OffDirect) Descriptor() protoreflect.EnumDescriptor {
+	return file_channel_proto_enumTypes[0].Descriptor()
+}
+
+func (Snapshot_OffDirect) Type() protoreflect.EnumType {
+	return &file_channel_proto_enumTypes[0]
+}
+
+func (x Snapshot_OffDirect) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Snapshot_OffDirect.Descriptor instead.
+func (Snapshot_OffDirect) EnumDescriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{2, 0}
+}
+
 type Introduction_Mode int32
 
 const (
@@ -62,11 +115,11 @@ func (x Introduction_Mode) String() string {
 }
 
 func (Introduction_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[0].Descriptor()
+	return file_channel_proto_enumTypes[1].Descriptor()
 }
 
 func (Introduction_Mode) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[0]
+	return &file_channel_proto_enumTypes[1]
 }
 
 func (x Introduction_Mode) Number() protoreflect.EnumNumber {
@@ -120,11 +173,11 @@ func (x Report_State) String() string {
 }
 
 func (Report_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[1].Descriptor()
+	return file_channel_proto_enumTypes[2].Descriptor()
 }
 
 func (Report_State) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[1]
+	return &file_channel_proto_enumTypes[2]
 }
 
 func (x Report_State) Number() protoreflect.EnumNumber {
@@ -172,11 +225,11 @@ func (x Report_Path) String() string {
 }
 
 func (Report_Path) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[2].Descriptor()
+	return file_channel_proto_enumTypes[3].Descriptor()
 }
 
 func (Report_Path) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[2]
+	return &file_channel_proto_enumTypes[3]
 }
 
 func (x Report_Path) Number() protoreflect.EnumNumber {
@@ -221,11 +274,11 @@ func (x Network_Kind) String() string {
 }
 
 func (Network_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[3].Descriptor()
+	return file_channel_proto_enumTypes[4].Descriptor()
 }
 
 func (Network_Kind) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[3]
+	return &file_channel_proto_enumTypes[4]
 }
 
 func (x Network_Kind) Number() protoreflect.EnumNumber {
@@ -448,9 +501,9 @@ type Snapshot struct {
 	Introductions *Introductions `protobuf:"bytes,8,opt,name=introductions,proto3,oneof" json:"introductions,omitempty"`
 	// What became of the receiver's introductions at the sender.
 	Reports *Reports `protobuf:"bytes,9,opt,name=reports,proto3,oneof" json:"reports,omitempty"`
-	// The sender sends nothing over the direct link any more, which is about to
-	// end (see Introductions). It accepts what still comes.
-	OffDirect     bool `protobuf:"varint,10,opt,name=off_direct,json=offDirect,proto3" json:"off_direct,omitempty"`
+	// Whether the sender has left the direct link, which is about to end (see
+	// Introductions). It accepts what still comes.
+	OffDirect     Snapshot_OffDirect `protobuf:"varint,10,opt,name=off_direct,json=offDirect,proto3,enum=weft.channel.v1.Snapshot_OffDirect" json:"off_direct,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,11 +601,11 @@ func (x *Snapshot) GetReports() *Reports {
 	return nil
 }
 
-func (x *Snapshot) GetOffDirect() bool {
+func (x *Snapshot) GetOffDirect() Snapshot_OffDirect {
 	if x != nil {
 		return x.OffDirect
 	}
-	return false
+	return Snapshot_OFF_DIRECT_UNSPECIFIED
 }
 
 type Reachables struct {
@@ -1383,7 +1436,7 @@ const file_channel_proto_rawDesc = "" +
 	"\x04body\"M\n" +
 	"\x05Hello\x12!\n" +
 	"\fprotocol_min\x18\x01 \x01(\rR\vprotocolMin\x12!\n" +
-	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\"\x8e\x04\n" +
+	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\"\x8e\x05\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06serial\x18\x02 \x01(\x04R\x06serial\x12\x1b\n" +
@@ -1395,10 +1448,14 @@ const file_channel_proto_rawDesc = "" +
 	"reachables\x18\a \x01(\v2\x1b.weft.channel.v1.ReachablesH\x03R\n" +
 	"reachables\x88\x01\x01\x12I\n" +
 	"\rintroductions\x18\b \x01(\v2\x1e.weft.channel.v1.IntroductionsH\x04R\rintroductions\x88\x01\x01\x127\n" +
-	"\areports\x18\t \x01(\v2\x18.weft.channel.v1.ReportsH\x05R\areports\x88\x01\x01\x12\x1d\n" +
+	"\areports\x18\t \x01(\v2\x18.weft.channel.v1.ReportsH\x05R\areports\x88\x01\x01\x12B\n" +
 	"\n" +
 	"off_direct\x18\n" +
-	" \x01(\bR\toffDirectB\t\n" +
+	" \x01(\x0e2#.weft.channel.v1.Snapshot.OffDirectR\toffDirect\"Y\n" +
+	"\tOffDirect\x12\x1a\n" +
+	"\x16OFF_DIRECT_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12OFF_DIRECT_LEAVING\x10\x01\x12\x18\n" +
+	"\x14OFF_DIRECT_FOLLOWING\x10\x02B\t\n" +
 	"\a_recordB\v\n" +
 	"\t_networksB\t\n" +
 	"\a_offersB\r\n" +
@@ -1500,58 +1557,60 @@ func file_channel_proto_rawDescGZIP() []byte {
 	return file_channel_proto_rawDescData
 }
 
-var file_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_channel_proto_goTypes = []any{
-	(Introduction_Mode)(0), // 0: weft.channel.v1.Introduction.Mode
-	(Report_State)(0),      // 1: weft.channel.v1.Report.State
-	(Report_Path)(0),       // 2: weft.channel.v1.Report.Path
-	(Network_Kind)(0),      // 3: weft.channel.v1.Network.Kind
-	(*Envelope)(nil),       // 4: weft.channel.v1.Envelope
-	(*Hello)(nil),          // 5: weft.channel.v1.Hello
-	(*Snapshot)(nil),       // 6: weft.channel.v1.Snapshot
-	(*Reachables)(nil),     // 7: weft.channel.v1.Reachables
-	(*Reachable)(nil),      // 8: weft.channel.v1.Reachable
-	(*Introductions)(nil),  // 9: weft.channel.v1.Introductions
-	(*Introduction)(nil),   // 10: weft.channel.v1.Introduction
-	(*Reports)(nil),        // 11: weft.channel.v1.Reports
-	(*Report)(nil),         // 12: weft.channel.v1.Report
-	(*Networks)(nil),       // 13: weft.channel.v1.Networks
-	(*Network)(nil),        // 14: weft.channel.v1.Network
-	(*Offers)(nil),         // 15: weft.channel.v1.Offers
-	(*Offer)(nil),          // 16: weft.channel.v1.Offer
-	(*Ack)(nil),            // 17: weft.channel.v1.Ack
-	(*Goodbye)(nil),        // 18: weft.channel.v1.Goodbye
-	(*GoodbyeAck)(nil),     // 19: weft.channel.v1.GoodbyeAck
+	(Snapshot_OffDirect)(0), // 0: weft.channel.v1.Snapshot.OffDirect
+	(Introduction_Mode)(0),  // 1: weft.channel.v1.Introduction.Mode
+	(Report_State)(0),       // 2: weft.channel.v1.Report.State
+	(Report_Path)(0),        // 3: weft.channel.v1.Report.Path
+	(Network_Kind)(0),       // 4: weft.channel.v1.Network.Kind
+	(*Envelope)(nil),        // 5: weft.channel.v1.Envelope
+	(*Hello)(nil),           // 6: weft.channel.v1.Hello
+	(*Snapshot)(nil),        // 7: weft.channel.v1.Snapshot
+	(*Reachables)(nil),      // 8: weft.channel.v1.Reachables
+	(*Reachable)(nil),       // 9: weft.channel.v1.Reachable
+	(*Introductions)(nil),   // 10: weft.channel.v1.Introductions
+	(*Introduction)(nil),    // 11: weft.channel.v1.Introduction
+	(*Reports)(nil),         // 12: weft.channel.v1.Reports
+	(*Report)(nil),          // 13: weft.channel.v1.Report
+	(*Networks)(nil),        // 14: weft.channel.v1.Networks
+	(*Network)(nil),         // 15: weft.channel.v1.Network
+	(*Offers)(nil),          // 16: weft.channel.v1.Offers
+	(*Offer)(nil),           // 17: weft.channel.v1.Offer
+	(*Ack)(nil),             // 18: weft.channel.v1.Ack
+	(*Goodbye)(nil),         // 19: weft.channel.v1.Goodbye
+	(*GoodbyeAck)(nil),      // 20: weft.channel.v1.GoodbyeAck
 }
 var file_channel_proto_depIdxs = []int32{
-	5,  // 0: weft.channel.v1.Envelope.hello:type_name -> weft.channel.v1.Hello
-	6,  // 1: weft.channel.v1.Envelope.snapshot:type_name -> weft.channel.v1.Snapshot
-	17, // 2: weft.channel.v1.Envelope.ack:type_name -> weft.channel.v1.Ack
-	18, // 3: weft.channel.v1.Envelope.goodbye:type_name -> weft.channel.v1.Goodbye
-	19, // 4: weft.channel.v1.Envelope.goodbye_ack:type_name -> weft.channel.v1.GoodbyeAck
-	13, // 5: weft.channel.v1.Snapshot.networks:type_name -> weft.channel.v1.Networks
-	15, // 6: weft.channel.v1.Snapshot.offers:type_name -> weft.channel.v1.Offers
-	7,  // 7: weft.channel.v1.Snapshot.reachables:type_name -> weft.channel.v1.Reachables
-	9,  // 8: weft.channel.v1.Snapshot.introductions:type_name -> weft.channel.v1.Introductions
-	11, // 9: weft.channel.v1.Snapshot.reports:type_name -> weft.channel.v1.Reports
-	8,  // 10: weft.channel.v1.Reachables.reachables:type_name -> weft.channel.v1.Reachable
-	14, // 11: weft.channel.v1.Reachable.networks:type_name -> weft.channel.v1.Network
-	10, // 12: weft.channel.v1.Introductions.introductions:type_name -> weft.channel.v1.Introduction
-	0,  // 13: weft.channel.v1.Introduction.mode:type_name -> weft.channel.v1.Introduction.Mode
-	12, // 14: weft.channel.v1.Reports.reports:type_name -> weft.channel.v1.Report
-	1,  // 15: weft.channel.v1.Report.state:type_name -> weft.channel.v1.Report.State
-	2,  // 16: weft.channel.v1.Report.active:type_name -> weft.channel.v1.Report.Path
-	14, // 17: weft.channel.v1.Networks.networks:type_name -> weft.channel.v1.Network
-	3,  // 18: weft.channel.v1.Network.kind:type_name -> weft.channel.v1.Network.Kind
-	16, // 19: weft.channel.v1.Offers.offers:type_name -> weft.channel.v1.Offer
-	4,  // 20: weft.channel.v1.Channel.Exchange:input_type -> weft.channel.v1.Envelope
-	4,  // 21: weft.channel.v1.Channel.Exchange:output_type -> weft.channel.v1.Envelope
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	6,  // 0: weft.channel.v1.Envelope.hello:type_name -> weft.channel.v1.Hello
+	7,  // 1: weft.channel.v1.Envelope.snapshot:type_name -> weft.channel.v1.Snapshot
+	18, // 2: weft.channel.v1.Envelope.ack:type_name -> weft.channel.v1.Ack
+	19, // 3: weft.channel.v1.Envelope.goodbye:type_name -> weft.channel.v1.Goodbye
+	20, // 4: weft.channel.v1.Envelope.goodbye_ack:type_name -> weft.channel.v1.GoodbyeAck
+	14, // 5: weft.channel.v1.Snapshot.networks:type_name -> weft.channel.v1.Networks
+	16, // 6: weft.channel.v1.Snapshot.offers:type_name -> weft.channel.v1.Offers
+	8,  // 7: weft.channel.v1.Snapshot.reachables:type_name -> weft.channel.v1.Reachables
+	10, // 8: weft.channel.v1.Snapshot.introductions:type_name -> weft.channel.v1.Introductions
+	12, // 9: weft.channel.v1.Snapshot.reports:type_name -> weft.channel.v1.Reports
+	0,  // 10: weft.channel.v1.Snapshot.off_direct:type_name -> weft.channel.v1.Snapshot.OffDirect
+	9,  // 11: weft.channel.v1.Reachables.reachables:type_name -> weft.channel.v1.Reachable
+	15, // 12: weft.channel.v1.Reachable.networks:type_name -> weft.channel.v1.Network
+	11, // 13: weft.channel.v1.Introductions.introductions:type_name -> weft.channel.v1.Introduction
+	1,  // 14: weft.channel.v1.Introduction.mode:type_name -> weft.channel.v1.Introduction.Mode
+	13, // 15: weft.channel.v1.Reports.reports:type_name -> weft.channel.v1.Report
+	2,  // 16: weft.channel.v1.Report.state:type_name -> weft.channel.v1.Report.State
+	3,  // 17: weft.channel.v1.Report.active:type_name -> weft.channel.v1.Report.Path
+	15, // 18: weft.channel.v1.Networks.networks:type_name -> weft.channel.v1.Network
+	4,  // 19: weft.channel.v1.Network.kind:type_name -> weft.channel.v1.Network.Kind
+	17, // 20: weft.channel.v1.Offers.offers:type_name -> weft.channel.v1.Offer
+	5,  // 21: weft.channel.v1.Channel.Exchange:input_type -> weft.channel.v1.Envelope
+	5,  // 22: weft.channel.v1.Channel.Exchange:output_type -> weft.channel.v1.Envelope
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_channel_proto_init() }
@@ -1572,7 +1631,7 @@ func file_channel_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_channel_proto_rawDesc), len(file_channel_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
