@@ -17,6 +17,7 @@ import (
 	"github.com/weft-fabric/weft/controlplane/channel"
 	"github.com/weft-fabric/weft/controlplane/fabric"
 	"github.com/weft-fabric/weft/controlplane/identity"
+	"github.com/weft-fabric/weft/controlplane/introduction"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 	"github.com/weft-fabric/weft/controlplane/measure"
 	"github.com/weft-fabric/weft/controlplane/nodes"
@@ -36,14 +37,25 @@ func assemble(mgr ctrl.Manager, o Options, self identity.Self, endpoint string) 
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Claims: claims,
 		Self: self.ID, Now: time.Now, Again: wakeup.Again,
 	}
-	poller := &measure.Poller{Gateways: measured(mgr.GetClient()), Ask: agents.Measurements, Changed: peers.All, Interval: measure.Interval, Now: time.Now}
+	introductions := &introduction.Wakeup{}
+	poller := &measure.Poller{
+		Gateways: measured(mgr.GetClient()), Ask: agents.Measurements, Interval: measure.Interval, Now: time.Now,
+		Changed: func() { peers.All(); introductions.Measured() },
+	}
 	channels := channel.New(channel.Options{
 		Self: self.ID, Certificate: certificate, Timing: channel.DefaultTiming, Now: time.Now,
 		Log:     o.Log.With("part", "channel"),
-		Changed: peers.ChannelChanged,
+		Changed: func(id v1alpha1.Identity) { peers.ChannelChanged(id); introductions.ChannelChanged(id) },
 		Dialer:  &agentclient.ChannelDialer{Client: agents, Gateways: gateways(mgr.GetClient())},
 	})
 	peers.Channels, peers.View = channels, poller.View
+	log := o.Log.With("part", "introduction")
+	consumer := &introduction.Consumer{Client: mgr.GetClient(), Channels: channels, Again: peers.Again, Now: time.Now, Log: log}
+	provider := &introduction.Provider{
+		Client: mgr.GetClient(), Self: self.ID, Channels: channels, View: poller.View,
+		OffDirect: peers.OffDirect, Again: peers.Again, Now: time.Now, Log: log,
+	}
+	peers.Introductions, peers.Reports = consumer.Introductions, provider.Reports
 
 	nodeReconciler := &nodes.Reconciler{Client: mgr.GetClient(), Now: time.Now}
 	fabricReconciler := &fabric.Reconciler{
@@ -54,6 +66,8 @@ func assemble(mgr ctrl.Manager, o Options, self identity.Self, endpoint string) 
 		nodeReconciler.SetupWithManager(mgr),
 		fabricReconciler.SetupWithManager(mgr),
 		peers.SetupWithManager(mgr, wakeup),
+		consumer.SetupWithManager(mgr, introductions),
+		provider.SetupWithManager(mgr, introductions),
 		mgr.Add(serve(channels, o.ChannelBind)),
 		mgr.Add(manager.RunnableFunc(poller.Run)),
 	); err != nil {

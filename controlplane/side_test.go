@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/weft-fabric/weft/controlplane/channel"
 	"github.com/weft-fabric/weft/controlplane/fabric"
 	"github.com/weft-fabric/weft/controlplane/identity"
+	"github.com/weft-fabric/weft/controlplane/introduction"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 	"github.com/weft-fabric/weft/controlplane/measure"
 	"github.com/weft-fabric/weft/controlplane/nodes"
@@ -56,11 +58,20 @@ type side struct {
 	agent  *agenttest.Agent
 	// lame agents do not put Neighbors in place.
 	lame bool
+	// trio that the side belongs to, nil if there is no hub.
+	trio *trio
+	// later is how far the clock of introductions is ahead.
+	later time.Duration
+	// alter, if not nil, is what a dishonest controller says in place of its
+	// introductions.
+	alter func([]channel.Introduction) []channel.Introduction
 
 	self     identity.Self
 	nodes    *nodes.Reconciler
 	fabric   *fabric.Reconciler
 	peers    *peering.Reconciler
+	consumer *introduction.Consumer
+	provider *introduction.Provider
 	poller   *measure.Poller
 	listener net.Listener
 	channels *channel.Manager
@@ -104,7 +115,7 @@ func apiServer(t *testing.T) client.WithWatch {
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	return fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}).
+		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}, &v1alpha1.ForeignClusterConnection{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				object.SetUID(uuid.NewUUID())
@@ -144,6 +155,7 @@ func (s *side) start() {
 		Dialer:  &agentclient.ChannelDialer{Client: agents, Gateways: gateways(s.client)},
 	})
 	s.peers.Channels, s.peers.View = s.channels, s.poller.View
+	s.introductions()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
 	go func() { _ = s.channels.Run(ctx, s.listener); done <- struct{}{} }()
@@ -155,6 +167,25 @@ func (s *side) start() {
 		s.stop = func() {}
 	}
 	s.t.Cleanup(func() { s.stop() })
+}
+
+// introductions wires both halves as assemble does.
+func (s *side) introductions() {
+	now := func() time.Time { return time.Now().Add(s.later) }
+	log := slog.New(slog.DiscardHandler)
+	s.consumer = &introduction.Consumer{Client: s.client, Channels: s.channels, Again: func(string) {}, Now: now, Log: log}
+	s.provider = &introduction.Provider{
+		Client: s.client, Self: s.self.ID, Channels: s.channels, View: s.poller.View,
+		OffDirect: s.peers.OffDirect, Again: func(string) {}, Now: now, Log: log,
+	}
+	s.peers.Reports = s.provider.Reports
+	s.peers.Introductions = func(id v1alpha1.Identity) []channel.Introduction {
+		list := s.consumer.Introductions(id)
+		if s.alter != nil {
+			list = s.alter(slices.Clone(list))
+		}
+		return list
+	}
 }
 
 // restart ends the controller process and begins another one.
@@ -176,6 +207,14 @@ func (s *side) turn() {
 	_, err := s.nodes.Reconcile(s.t.Context(), request)
 	require.NoError(s.t, err)
 	_, err = s.fabric.Reconcile(s.t.Context(), request)
+	require.NoError(s.t, err)
+	var connections v1alpha1.ForeignClusterConnectionList
+	require.NoError(s.t, s.client.List(s.t.Context(), &connections))
+	for _, c := range append(connections.Items, v1alpha1.ForeignClusterConnection{}) {
+		_, err = s.consumer.Reconcile(s.t.Context(), requestFor(c.Name))
+		require.NoError(s.t, err)
+	}
+	_, err = s.provider.Reconcile(s.t.Context(), ctrl.Request{})
 	require.NoError(s.t, err)
 	var clusters v1alpha1.ForeignClusterList
 	require.NoError(s.t, s.client.List(s.t.Context(), &clusters))
@@ -211,7 +250,7 @@ func (s *side) agents() {
 		meta.SetStatusCondition(&n.Status.Conditions, agentCondition(uninstalling))
 		require.NoError(s.t, s.client.Status().Update(s.t.Context(), n))
 	}
-	s.agent.SetMeasurements(measurements(neighbors.Items))
+	s.agent.SetMeasurements(s.measurements(neighbors.Items))
 }
 
 func applied(neighbors []v1alpha1.Neighbor) []v1alpha1.AppliedNeighbor {
@@ -230,18 +269,62 @@ func agentCondition(uninstalling bool) metav1.Condition {
 	return c
 }
 
-func measurements(neighbors []v1alpha1.Neighbor) agent.Measurements {
+func (s *side) measurements(neighbors []v1alpha1.Neighbor) agent.Measurements {
 	var out agent.Measurements
-	for _, n := range neighbors {
-		link := agent.Path{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex, Via: n.Name, ViaIndex: n.Spec.ClusterIndex, OwnGateway: 1, RemoteGateway: 1}
-		link.State = v1alpha1.PathUnknown
-		if len(rows(&n, v1alpha1.RowOurs)) > 0 && len(rows(&n, v1alpha1.RowTheirs)) > 0 {
-			link.State, link.RTTMicroseconds, link.Active = v1alpha1.PathUp, 20100, true
-			out.Clusters = append(out.Clusters, agent.Cluster{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex})
+	for i := range neighbors {
+		n := &neighbors[i]
+		paths := s.paths(n, neighbors)
+		choose(n.Spec.Paths, paths)
+		for _, p := range paths {
+			if p.Active {
+				out.Clusters = append(out.Clusters, agent.Cluster{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex})
+			}
 		}
-		out.Paths = append(out.Paths, link)
+		out.Paths = append(out.Paths, paths...)
 	}
 	return out
+}
+
+// paths to a cluster: its own tunnel, and those of the hubs that have rows of it.
+func (s *side) paths(n *v1alpha1.Neighbor, all []v1alpha1.Neighbor) []agent.Path {
+	var out []agent.Path
+	add := func(via *v1alpha1.Neighbor, up bool, rtt int64) {
+		p := agent.Path{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex, Via: via.Name, ViaIndex: via.Spec.ClusterIndex, OwnGateway: 1, RemoteGateway: 1}
+		p.State = v1alpha1.PathUnknown
+		if up {
+			p.State, p.RTTMicroseconds = v1alpha1.PathUp, rtt
+		}
+		out = append(out, p)
+	}
+	if len(n.Spec.Peers) > 0 {
+		crosses := ownRows(n, v1alpha1.RowOurs, n.Spec.ClusterIndex) && ownRows(n, v1alpha1.RowTheirs, 0)
+		add(n, crosses && s.trio.linked(s, n.Spec.Identity), 20100)
+	}
+	for i := range all {
+		if hub := &all[i]; hub.Name != n.Name && ownRows(hub, v1alpha1.RowOurs, n.Spec.ClusterIndex) {
+			add(hub, s.trio.forwards(s, hub.Spec.Identity, n.Spec.Identity), 80400)
+		}
+	}
+	return out
+}
+
+// choose marks the path that an agent would take.
+func choose(policy v1alpha1.PathPolicy, paths []agent.Path) {
+	best := -1
+	for i := range paths {
+		p := &paths[i]
+		forbidden := policy == v1alpha1.PathDirectOnly && !p.Direct() || policy == v1alpha1.PathHubOnly && p.Direct() && len(paths) > 1
+		if p.State == v1alpha1.PathUp && !forbidden && (best < 0 || p.Direct()) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		paths[best].Active = true
+	}
+}
+
+func ownRows(n *v1alpha1.Neighbor, side v1alpha1.RowSide, origin int32) bool {
+	return slices.ContainsFunc(n.Spec.Rows, func(r v1alpha1.Row) bool { return r.Side == side && r.OriginIndex == origin })
 }
 
 func rows(n *v1alpha1.Neighbor, side v1alpha1.RowSide) []v1alpha1.Row {

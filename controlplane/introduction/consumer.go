@@ -2,6 +2,7 @@ package introduction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -27,6 +28,7 @@ const (
 	withdrawnWithin = 20 * time.Second
 	// withdrawalPause is the time between two looks.
 	withdrawalPause = 500 * time.Millisecond
+	soon            = 50 * time.Millisecond
 	// statusEvery is how often figures alone are written, and how often a
 	// connection is looked at without an event.
 	statusEvery = 30 * time.Second
@@ -64,30 +66,55 @@ func (c *Consumer) Introductions(id v1alpha1.Identity) []channel.Introduction {
 	return []channel.Introduction{}
 }
 
-// Reconcile implements reconcile.Reconciler. A request without a name is the
-// first one of a process: the providers must learn what it says even if there is
-// no connection.
+// Reconcile implements reconcile.Reconciler. A request is for the connection of
+// its name. One without a name is for what is said alone, which the providers
+// must learn also if there is no connection; with an identity as its namespace,
+// it is for all connections of that provider.
 func (c *Consumer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	return turn.Settle(c.reconcile(ctx, request.Name))
+	return turn.Settle(c.reconcile(ctx, request))
 }
 
-func (c *Consumer) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
+func (c *Consumer) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var connections v1alpha1.ForeignClusterConnectionList
 	var clusters v1alpha1.ForeignClusterList
-	if err := c.Client.List(ctx, &connections); err != nil {
+	// There may be thousands; they are only looked at.
+	if err := c.Client.List(ctx, &connections, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list foreign cluster connections: %w", err)
 	}
 	if err := c.Client.List(ctx, &clusters); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	c.publish(outgoing(connections.Items, clusters.Items), clusters.Items)
-	for i := range connections.Items {
-		if connection := &connections.Items[i]; connection.Name == name {
-			return c.connection(ctx, connection, connections.Items, clusters.Items)
+	of := func(connection *v1alpha1.ForeignClusterConnection) bool { return connection.Name == request.Name }
+	if request.Namespace != "" {
+		provider := map[string]bool{}
+		for i := range clusters.Items {
+			provider[clusters.Items[i].Name] = string(clusters.Items[i].Spec.Identity) == request.Namespace
+		}
+		of = func(connection *v1alpha1.ForeignClusterConnection) bool {
+			return provider[connection.Spec.ForeignClusterA] || provider[connection.Spec.ForeignClusterB]
 		}
 	}
-	c.forget(name)
-	return ctrl.Result{}, nil
+	result, found := ctrl.Result{}, false
+	var failures []error
+	for i := range connections.Items {
+		if !of(&connections.Items[i]) {
+			continue
+		}
+		found = true
+		after, err := c.connection(ctx, connections.Items[i].DeepCopy(), connections.Items, clusters.Items)
+		failures = append(failures, err)
+		if result.RequeueAfter == 0 || after.RequeueAfter > 0 && after.RequeueAfter < result.RequeueAfter {
+			result = after
+		}
+	}
+	if !found {
+		c.forget(request.Name)
+	}
+	if request.Name == "" {
+		result = ctrl.Result{} // each has its own
+	}
+	return result, errors.Join(failures...)
 }
 
 // publish notes what is said to whom, and asks for it to be said.
@@ -113,12 +140,7 @@ func (c *Consumer) connection(ctx context.Context, connection *v1alpha1.ForeignC
 		if err := c.Client.Update(ctx, connection); err != nil {
 			return ctrl.Result{}, fmt.Errorf("add finalizer to foreign cluster connection %s: %w", connection.Name, err)
 		}
-		for i := range all {
-			if all[i].UID == connection.UID {
-				all[i] = *connection
-			}
-		}
-		c.publish(outgoing(all, clusters), clusters)
+		return ctrl.Result{RequeueAfter: soon}, nil // it is told once the cache has it
 	}
 	duplicate := duplicateOf(connection, all)
 	a := assess(connection, duplicate, sides)

@@ -3,9 +3,10 @@ package introduction
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -24,23 +25,29 @@ func pairOf(c *v1alpha1.ForeignClusterConnection) pair {
 	return pair{min(a, b), max(a, b)}
 }
 
-// duplicateOf returns the name of the older connection of the same pair, empty
-// if there is none: (A,B) and (B,A) are one connection.
-func duplicateOf(c *v1alpha1.ForeignClusterConnection, all []v1alpha1.ForeignClusterConnection) string {
-	var first *v1alpha1.ForeignClusterConnection
-	for i := range all {
-		other := &all[i]
-		if other.UID == c.UID || pairOf(other) != pairOf(c) || !other.DeletionTimestamp.IsZero() || older(other, c) > 0 {
+// firsts returns the connection that counts for each pair, the oldest: (A,B) and
+// (B,A) are one connection.
+func firsts(connections []v1alpha1.ForeignClusterConnection) map[pair]*v1alpha1.ForeignClusterConnection {
+	out := map[pair]*v1alpha1.ForeignClusterConnection{}
+	for i := range connections {
+		c := &connections[i]
+		if !c.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if first == nil || older(other, first) < 0 {
-			first = other
+		if have := out[pairOf(c)]; have == nil || older(c, have) < 0 {
+			out[pairOf(c)] = c
 		}
 	}
-	if first == nil {
-		return ""
+	return out
+}
+
+// duplicateOf returns the name of the connection that counts in place of c, empty
+// if c does.
+func duplicateOf(c *v1alpha1.ForeignClusterConnection, all []v1alpha1.ForeignClusterConnection) string {
+	if first := firsts(all)[pairOf(c)]; first != nil && first.UID != c.UID && older(first, c) < 0 {
+		return first.Name
 	}
-	return first.Name
+	return ""
 }
 
 // unfit says in one sentence why a cluster cannot be introduced to anybody,
@@ -68,13 +75,11 @@ func outgoing(connections []v1alpha1.ForeignClusterConnection, clusters []v1alph
 		named[clusters[i].Name] = &clusters[i]
 		out[clusters[i].Spec.Identity] = []channel.Introduction{}
 	}
-	ordered := slices.Clone(connections)
-	slices.SortFunc(ordered, func(a, b v1alpha1.ForeignClusterConnection) int { return older(&a, &b) })
-	for i := range ordered {
-		c := &ordered[i]
+	counting := slices.SortedFunc(maps.Values(firsts(connections)), func(a, b *v1alpha1.ForeignClusterConnection) int { return older(a, b) })
+	for _, c := range counting {
 		a, b := named[c.Spec.ForeignClusterA], named[c.Spec.ForeignClusterB]
-		if !introduces(c, connections) || unfit(c.Spec.ForeignClusterA, a) != "" || unfit(c.Spec.ForeignClusterB, b) != "" ||
-			a.Spec.Identity == b.Spec.Identity {
+		if c.Spec.Mode == v1alpha1.ModeDisabled || !slices.Contains(c.Finalizers, v1alpha1.Finalizer) ||
+			unfit(c.Spec.ForeignClusterA, a) != "" || unfit(c.Spec.ForeignClusterB, b) != "" || a.Spec.Identity == b.Spec.Identity {
 			continue
 		}
 		if len(out[a.Spec.Identity]) == maxOutgoing || len(out[b.Spec.Identity]) == maxOutgoing {
@@ -87,12 +92,6 @@ func outgoing(connections []v1alpha1.ForeignClusterConnection, clusters []v1alph
 		slices.SortFunc(list, func(x, y channel.Introduction) int { return cmp.Compare(x.Connection, y.Connection) })
 	}
 	return out
-}
-
-// introduces reports whether the connection asks for anything now.
-func introduces(c *v1alpha1.ForeignClusterConnection, all []v1alpha1.ForeignClusterConnection) bool {
-	return c.DeletionTimestamp.IsZero() && slices.Contains(c.Finalizers, v1alpha1.Finalizer) &&
-		c.Spec.Mode != v1alpha1.ModeDisabled && duplicateOf(c, all) == ""
 }
 
 func introductionOf(c *v1alpha1.ForeignClusterConnection, other *v1alpha1.ForeignCluster) channel.Introduction {
@@ -121,13 +120,6 @@ func sinceOf(c *v1alpha1.ForeignClusterConnection, phase v1alpha1.ConnectionPhas
 	if c.Status.Phase == phase && c.Status.Since != nil {
 		return c.Status.Since
 	}
-	now = metav1.NewTime(now.UTC().Truncate(1e9))
+	now = metav1.NewTime(now.UTC().Truncate(time.Second))
 	return &now
-}
-
-func conditionMessage(conditions []metav1.Condition, kind string) string {
-	if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
-		return c.Message
-	}
-	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,6 +94,10 @@ func (p *Provider) reconcile(ctx context.Context) (ctrl.Result, error) {
 		now: p.Now(), clusters: s.clusters, introducers: introducers, decisions: decisions,
 		parse: p.records.parse, left: p.left,
 	})
+	if s.config == nil || !s.config.DeletionTimestamp.IsZero() {
+		// An uninstalling cluster meets nobody new.
+		changes = slices.DeleteFunc(changes, func(c change) bool { return c.have == nil })
+	}
 	clusters, failed := p.apply(ctx, s.clusters, changes)
 	p.report(s, clusters, introducers, decisions)
 	if err := errors.Join(failed, p.state(ctx, clusters, decisions)); err != nil {
@@ -175,7 +180,7 @@ func (p *Provider) decide(introducers []introducer) []decision {
 // other.
 func (p *Provider) left(fc *v1alpha1.ForeignCluster) bool {
 	status := p.Channels.Status(fc.Spec.Identity)
-	return status.Said.OffDirect && status.Acknowledged && p.OffDirect(fc.Name)
+	return status.Said.OffDirect != "" && status.Acknowledged && p.OffDirect(fc.Name)
 }
 
 // apply makes the changes and returns the ForeignClusters as they are then. One
@@ -219,6 +224,7 @@ func (p *Provider) write(ctx context.Context, c *change) (*v1alpha1.ForeignClust
 	case c.have == nil:
 		p.Log.Info("introduced", "foreignCluster", c.want.Name, "identity", c.want.Spec.Identity, "by", c.want.Spec.IntroducedBy, "accepted", c.want.Spec.IsAccepted())
 		object := c.want.DeepCopy()
+		object.Status = v1alpha1.ForeignClusterStatus{} // it is not written by this; what is left tells
 		if err := p.Client.Create(ctx, object); err != nil {
 			return nil, fmt.Errorf("create foreign cluster %s: %w", c.want.Name, err)
 		}

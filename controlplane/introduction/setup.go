@@ -20,24 +20,33 @@ var everything = reconcile.Request{NamespacedName: client.ObjectKey{Name: "intro
 // Wakeup asks both halves for turns from outside of the API server's events.
 // Requests before they run are not lost: each begins with all objects.
 type Wakeup struct {
-	mu        sync.Mutex
-	provider  workqueue.TypedRateLimitingInterface[reconcile.Request]
-	consumer  workqueue.TypedRateLimitingInterface[reconcile.Request]
-	consumers func() []reconcile.Request
+	mu       sync.Mutex
+	provider workqueue.TypedRateLimitingInterface[reconcile.Request]
+	consumer workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// Changed says that a channel or a measurement has changed. It never blocks.
-func (w *Wakeup) Changed() {
+// Measured says that a measurement has changed. It never blocks.
+func (w *Wakeup) Measured() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.provider != nil {
 		w.provider.Add(everything)
 	}
+}
+
+// ChannelChanged says that a channel has. It never blocks.
+func (w *Wakeup) ChannelChanged(id v1alpha1.Identity) {
+	w.Measured()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.consumer != nil {
-		for _, request := range w.consumers() {
-			w.consumer.Add(request)
-		}
+		w.consumer.Add(providerRequest(id))
 	}
+}
+
+// providerRequest asks for a turn of all connections of one provider.
+func providerRequest(id v1alpha1.Identity) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: string(id)}}
 }
 
 // SetupWithManager registers the reconciler of the provider's half.
@@ -61,39 +70,50 @@ func (p *Provider) SetupWithManager(mgr ctrl.Manager, wakeup *Wakeup) error {
 		Complete(p)
 }
 
-// SetupWithManager registers the reconciler of the consumer's half. What happens
-// to a ForeignCluster may concern every connection.
+// SetupWithManager registers the reconciler of the consumer's half.
 func (c *Consumer) SetupWithManager(mgr ctrl.Manager, wakeup *Wakeup) error {
-	every := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return c.every(ctx)
+	twins := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		changed, ok := object.(*v1alpha1.ForeignClusterConnection)
+		if !ok {
+			return nil
+		}
+		return c.requests(ctx, func(other *v1alpha1.ForeignClusterConnection) bool { return pairOf(other) == pairOf(changed) })
 	})
-	start := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	named := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+		return c.requests(ctx, func(c *v1alpha1.ForeignClusterConnection) bool { return names(c, object.GetName()) })
+	})
+	start := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		wakeup.mu.Lock()
 		defer wakeup.mu.Unlock()
 		wakeup.consumer = queue
-		wakeup.consumers = func() []reconcile.Request { return c.every(ctx) }
 		queue.Add(reconcile.Request{})
 		return nil
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("introducer").
 		For(&v1alpha1.ForeignClusterConnection{}).
-		Watches(&v1alpha1.ForeignClusterConnection{}, every).
-		Watches(&v1alpha1.ForeignCluster{}, every).
+		Watches(&v1alpha1.ForeignClusterConnection{}, twins).
+		Watches(&v1alpha1.ForeignCluster{}, named).
 		WatchesRawSource(source.Func(start)).
 		Complete(c)
 }
 
-// every returns a request for each connection, and the one without a name, which
-// notes that there is none any more.
-func (c *Consumer) every(ctx context.Context) []reconcile.Request {
+func names(c *v1alpha1.ForeignClusterConnection, cluster string) bool {
+	return c.Spec.ForeignClusterA == cluster || c.Spec.ForeignClusterB == cluster
+}
+
+// requests returns one for each connection that matches, and the one without a
+// name: what is said changes also when there is none any more.
+func (c *Consumer) requests(ctx context.Context, matches func(*v1alpha1.ForeignClusterConnection) bool) []reconcile.Request {
 	requests := []reconcile.Request{{}}
 	var list v1alpha1.ForeignClusterConnectionList
-	if err := c.Client.List(ctx, &list); err != nil {
+	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return requests // each has its own resync
 	}
 	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: list.Items[i].Name}})
+		if matches(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: list.Items[i].Name}})
+		}
 	}
 	return requests
 }
