@@ -23,9 +23,10 @@ func follow(from time.Time, turns int, first Choice, see func(turn int, now time
 	}
 }
 
-// Up to four paths of either kind whose round-trip times lie close together, and
-// jitter of less than a tenth of the gain that counts: a path that was left is
-// never taken again, so the choice comes to rest. Each case is 200 seconds.
+// Up to four paths of either kind whose round-trip times lie close together, the
+// first two often at the very edge of a change, and jitter of less than a tenth of
+// the gain that counts, which may last longer than any hold: a path that was left
+// is never taken again, so the choice comes to rest. Each case is 200 seconds.
 func TestJitterNeverFlaps(t *testing.T) {
 	changes := 0
 	for seed := range uint64(60) {
@@ -38,12 +39,20 @@ func TestJitterNeverFlaps(t *testing.T) {
 			p.Since = now.Add(-time.Hour)
 			paths = append(paths, p.rtt(base*(0.7+0.6*random.Float64())))
 		}
+		if random.IntN(2) == 0 {
+			gain := max(paths[0].RTT/gainShare, minGain)
+			paths[1].RTT = max(paths[0].RTT-gain/time.Duration(1+random.IntN(2)), time.Microsecond)
+		}
+		lasts := []int{1, 5, 50}[random.IntN(3)] // turns
+		jitter := make([]float64, len(paths))
 		left := map[uint32]bool{}
-		follow(now, 2000, words(uint32(paths[0].Link), 1), func(int, time.Time) []Path {
+		follow(now, 2000, words(uint32(paths[0].Link), 1), func(turn int, _ time.Time) []Path {
 			seen := append([]Path(nil), paths...)
 			for i := range seen {
-				gain := max(seen[i].RTT/gainShare, minGain)
-				seen[i].RTT += time.Duration((random.Float64()*2 - 1) * 0.1 * float64(gain))
+				if turn%lasts == 0 {
+					jitter[i] = 0.1 * (random.Float64()*2 - 1)
+				}
+				seen[i].RTT += time.Duration(jitter[i] * float64(max(seen[i].RTT/gainShare, minGain)))
 			}
 			return seen
 		}, func(at time.Time, _ []Path, before, after Choice) {
