@@ -128,9 +128,13 @@ func pathProblems(in Input, fcl *v1alpha1.ForeignCluster, object string) []Probl
 // meanwhile says which path traffic takes where one is down.
 func meanwhile(fcl *v1alpha1.ForeignCluster) string {
 	for _, path := range fcl.Status.Paths {
-		if path.Active && path.State == v1alpha1.PathUp {
-			return "; traffic takes " + makePath(fcl.Name, path, time.Time{}).name()
+		if !path.Active || path.State != v1alpha1.PathUp {
+			continue
 		}
+		if p := makePath(fcl.Name, path, time.Time{}); p.Direct {
+			return "; traffic takes " + p.name()
+		}
+		return "; traffic goes via " + path.Via
 	}
 	return ""
 }

@@ -71,7 +71,7 @@ func TestPathProblems(t *testing.T) {
 			hub.Active, hub.Reason = true, v1alpha1.PathReasonFallback
 			direct := &in.Clusters[0].Status.Paths[0]
 			direct.State, direct.Active, direct.Reason = v1alpha1.PathDown, false, v1alpha1.PathReasonDown
-		}, "cluster b, link 1-1", "probes are not answered; traffic takes via c link 1-2", "UDP 198.51.100.7 port 51847"},
+		}, "cluster b, link 1-1", "probes are not answered; traffic goes via c", "UDP 198.51.100.7 port 51847"},
 		"direct link of two behind NAT": {func(in *Input) {
 			in.Clusters[0].Spec.Record, in.Config.Status.Record = record(t), record(t)
 			in.Clusters[0].Status.Paths[0].State = v1alpha1.PathDown
