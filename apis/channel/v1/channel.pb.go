@@ -29,6 +29,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Protocol int32
+
+const (
+	Protocol_PROTOCOL_UNSPECIFIED Protocol = 0
+	Protocol_PROTOCOL_TCP         Protocol = 1
+	Protocol_PROTOCOL_UDP         Protocol = 2
+	Protocol_PROTOCOL_SCTP        Protocol = 3
+)
+
+// Enum value maps for Protocol.
+var (
+	Protocol_name = map[int32]string{
+		0: "PROTOCOL_UNSPECIFIED",
+		1: "PROTOCOL_TCP",
+		2: "PROTOCOL_UDP",
+		3: "PROTOCOL_SCTP",
+	}
+	Protocol_value = map[string]int32{
+		"PROTOCOL_UNSPECIFIED": 0,
+		"PROTOCOL_TCP":         1,
+		"PROTOCOL_UDP":         2,
+		"PROTOCOL_SCTP":        3,
+	}
+)
+
+func (x Protocol) Enum() *Protocol {
+	p := new(Protocol)
+	*p = x
+	return p
+}
+
+func (x Protocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Protocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_channel_proto_enumTypes[0].Descriptor()
+}
+
+func (Protocol) Type() protoreflect.EnumType {
+	return &file_channel_proto_enumTypes[0]
+}
+
+func (x Protocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Protocol.Descriptor instead.
+func (Protocol) EnumDescriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{0}
+}
+
 type Snapshot_OffDirect int32
 
 const (
@@ -66,11 +118,11 @@ func (x Snapshot_OffDirect) String() string {
 }
 
 func (Snapshot_OffDirect) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[0].Descriptor()
+	return file_channel_proto_enumTypes[1].Descriptor()
 }
 
 func (Snapshot_OffDirect) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[0]
+	return &file_channel_proto_enumTypes[1]
 }
 
 func (x Snapshot_OffDirect) Number() protoreflect.EnumNumber {
@@ -115,11 +167,11 @@ func (x Introduction_Mode) String() string {
 }
 
 func (Introduction_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[1].Descriptor()
+	return file_channel_proto_enumTypes[2].Descriptor()
 }
 
 func (Introduction_Mode) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[1]
+	return &file_channel_proto_enumTypes[2]
 }
 
 func (x Introduction_Mode) Number() protoreflect.EnumNumber {
@@ -173,11 +225,11 @@ func (x Report_State) String() string {
 }
 
 func (Report_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[2].Descriptor()
+	return file_channel_proto_enumTypes[3].Descriptor()
 }
 
 func (Report_State) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[2]
+	return &file_channel_proto_enumTypes[3]
 }
 
 func (x Report_State) Number() protoreflect.EnumNumber {
@@ -225,11 +277,11 @@ func (x Report_Path) String() string {
 }
 
 func (Report_Path) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[3].Descriptor()
+	return file_channel_proto_enumTypes[4].Descriptor()
 }
 
 func (Report_Path) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[3]
+	return &file_channel_proto_enumTypes[4]
 }
 
 func (x Report_Path) Number() protoreflect.EnumNumber {
@@ -274,11 +326,11 @@ func (x Network_Kind) String() string {
 }
 
 func (Network_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_channel_proto_enumTypes[4].Descriptor()
+	return file_channel_proto_enumTypes[5].Descriptor()
 }
 
 func (Network_Kind) Type() protoreflect.EnumType {
-	return &file_channel_proto_enumTypes[4]
+	return &file_channel_proto_enumTypes[5]
 }
 
 func (x Network_Kind) Number() protoreflect.EnumNumber {
@@ -290,6 +342,55 @@ func (Network_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_channel_proto_rawDescGZIP(), []int{10, 0}
 }
 
+type Service_Type int32
+
+const (
+	Service_TYPE_UNSPECIFIED    Service_Type = 0
+	Service_TYPE_CLUSTER_SET_IP Service_Type = 1
+	Service_TYPE_HEADLESS       Service_Type = 2
+)
+
+// Enum value maps for Service_Type.
+var (
+	Service_Type_name = map[int32]string{
+		0: "TYPE_UNSPECIFIED",
+		1: "TYPE_CLUSTER_SET_IP",
+		2: "TYPE_HEADLESS",
+	}
+	Service_Type_value = map[string]int32{
+		"TYPE_UNSPECIFIED":    0,
+		"TYPE_CLUSTER_SET_IP": 1,
+		"TYPE_HEADLESS":       2,
+	}
+)
+
+func (x Service_Type) Enum() *Service_Type {
+	p := new(Service_Type)
+	*p = x
+	return p
+}
+
+func (x Service_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Service_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_channel_proto_enumTypes[6].Descriptor()
+}
+
+func (Service_Type) Type() protoreflect.EnumType {
+	return &file_channel_proto_enumTypes[6]
+}
+
+func (x Service_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Service_Type.Descriptor instead.
+func (Service_Type) EnumDescriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{19, 0}
+}
+
 type Envelope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -299,6 +400,9 @@ type Envelope struct {
 	//	*Envelope_Ack
 	//	*Envelope_Goodbye
 	//	*Envelope_GoodbyeAck
+	//	*Envelope_ServiceState
+	//	*Envelope_ServiceList
+	//	*Envelope_ServiceAck
 	Body          isEnvelope_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -386,6 +490,33 @@ func (x *Envelope) GetGoodbyeAck() *GoodbyeAck {
 	return nil
 }
 
+func (x *Envelope) GetServiceState() *ServiceState {
+	if x != nil {
+		if x, ok := x.Body.(*Envelope_ServiceState); ok {
+			return x.ServiceState
+		}
+	}
+	return nil
+}
+
+func (x *Envelope) GetServiceList() *ServiceList {
+	if x != nil {
+		if x, ok := x.Body.(*Envelope_ServiceList); ok {
+			return x.ServiceList
+		}
+	}
+	return nil
+}
+
+func (x *Envelope) GetServiceAck() *ServiceAck {
+	if x != nil {
+		if x, ok := x.Body.(*Envelope_ServiceAck); ok {
+			return x.ServiceAck
+		}
+	}
+	return nil
+}
+
 type isEnvelope_Body interface {
 	isEnvelope_Body()
 }
@@ -410,6 +541,18 @@ type Envelope_GoodbyeAck struct {
 	GoodbyeAck *GoodbyeAck `protobuf:"bytes,5,opt,name=goodbye_ack,json=goodbyeAck,proto3,oneof"`
 }
 
+type Envelope_ServiceState struct {
+	ServiceState *ServiceState `protobuf:"bytes,6,opt,name=service_state,json=serviceState,proto3,oneof"`
+}
+
+type Envelope_ServiceList struct {
+	ServiceList *ServiceList `protobuf:"bytes,7,opt,name=service_list,json=serviceList,proto3,oneof"`
+}
+
+type Envelope_ServiceAck struct {
+	ServiceAck *ServiceAck `protobuf:"bytes,8,opt,name=service_ack,json=serviceAck,proto3,oneof"`
+}
+
 func (*Envelope_Hello) isEnvelope_Body() {}
 
 func (*Envelope_Snapshot) isEnvelope_Body() {}
@@ -419,6 +562,12 @@ func (*Envelope_Ack) isEnvelope_Body() {}
 func (*Envelope_Goodbye) isEnvelope_Body() {}
 
 func (*Envelope_GoodbyeAck) isEnvelope_Body() {}
+
+func (*Envelope_ServiceState) isEnvelope_Body() {}
+
+func (*Envelope_ServiceList) isEnvelope_Body() {}
+
+func (*Envelope_ServiceAck) isEnvelope_Body() {}
 
 // Hello is the greeting. The stream uses the greatest version that both ranges
 // hold; without one, either end closes it.
@@ -1421,18 +1570,704 @@ func (*GoodbyeAck) Descriptor() ([]byte, []int) {
 	return file_channel_proto_rawDescGZIP(), []int{15}
 }
 
+// ServiceState is all that the sender says of one service that it exports to the
+// receiver, or that it exports it no more. States and lists of one sender are
+// ordered by (epoch, serial), counted apart from its snapshots; a receiver drops
+// older ones.
+//
+// At the start of a stream a sender tells every service, then the list; from then
+// on what changes. The end of a stream deletes nothing. A receiver refuses a state
+// with a bad item, or with too many (100 ports, 32 groups of backends, 1,000
+// endpoints; 1,000 services and 10,000 endpoints in all): what was said well
+// before of that service stands.
+type ServiceState struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Epoch     uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Serial    uint64                 `protobuf:"varint,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	Namespace string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// Absent: the service is not exported any more.
+	Service       *Service `protobuf:"bytes,5,opt,name=service,proto3,oneof" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceState) Reset() {
+	*x = ServiceState{}
+	mi := &file_channel_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceState) ProtoMessage() {}
+
+func (x *ServiceState) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceState.ProtoReflect.Descriptor instead.
+func (*ServiceState) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ServiceState) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ServiceState) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *ServiceState) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ServiceState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceState) GetService() *Service {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+// ServiceList names every service that the sender exports to the receiver. What is
+// not in it is not exported any more.
+type ServiceList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Serial        uint64                 `protobuf:"varint,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	Names         []*ServiceName         `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceList) Reset() {
+	*x = ServiceList{}
+	mi := &file_channel_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceList) ProtoMessage() {}
+
+func (x *ServiceList) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceList.ProtoReflect.Descriptor instead.
+func (*ServiceList) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ServiceList) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ServiceList) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *ServiceList) GetNames() []*ServiceName {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type ServiceName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceName) Reset() {
+	*x = ServiceName{}
+	mi := &file_channel_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceName) ProtoMessage() {}
+
+func (x *ServiceName) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceName.ProtoReflect.Descriptor instead.
+func (*ServiceName) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ServiceName) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ServiceName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type Service struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Seconds since 1970 when the ServiceExport was made.
+	Created uint64         `protobuf:"varint,1,opt,name=created,proto3" json:"created,omitempty"`
+	Type    Service_Type   `protobuf:"varint,2,opt,name=type,proto3,enum=weft.channel.v1.Service_Type" json:"type,omitempty"`
+	Ports   []*ServicePort `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty"`
+	// Seconds for which a client stays with a backend (session affinity ClientIP);
+	// 0: no affinity.
+	ClientIpAffinity uint32      `protobuf:"varint,4,opt,name=client_ip_affinity,json=clientIpAffinity,proto3" json:"client_ip_affinity,omitempty"`
+	Backends         []*Backends `protobuf:"bytes,5,rep,name=backends,proto3" json:"backends,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Service) Reset() {
+	*x = Service{}
+	mi := &file_channel_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Service) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Service) ProtoMessage() {}
+
+func (x *Service) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Service.ProtoReflect.Descriptor instead.
+func (*Service) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Service) GetCreated() uint64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Service) GetType() Service_Type {
+	if x != nil {
+		return x.Type
+	}
+	return Service_TYPE_UNSPECIFIED
+}
+
+func (x *Service) GetPorts() []*ServicePort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Service) GetClientIpAffinity() uint32 {
+	if x != nil {
+		return x.ClientIpAffinity
+	}
+	return 0
+}
+
+func (x *Service) GetBackends() []*Backends {
+	if x != nil {
+		return x.Backends
+	}
+	return nil
+}
+
+// ServicePort is a port that the service is reached at.
+type ServicePort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Protocol      Protocol               `protobuf:"varint,2,opt,name=protocol,proto3,enum=weft.channel.v1.Protocol" json:"protocol,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	AppProtocol   string                 `protobuf:"bytes,4,opt,name=app_protocol,json=appProtocol,proto3" json:"app_protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServicePort) Reset() {
+	*x = ServicePort{}
+	mi := &file_channel_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServicePort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServicePort) ProtoMessage() {}
+
+func (x *ServicePort) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServicePort.ProtoReflect.Descriptor instead.
+func (*ServicePort) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ServicePort) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServicePort) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNSPECIFIED
+}
+
+func (x *ServicePort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ServicePort) GetAppProtocol() string {
+	if x != nil {
+		return x.AppProtocol
+	}
+	return ""
+}
+
+// Backends are endpoints that listen at the same ports.
+type Backends struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ports         []*BackendPort         `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	Endpoints     []*Endpoint            `protobuf:"bytes,2,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backends) Reset() {
+	*x = Backends{}
+	mi := &file_channel_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backends) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backends) ProtoMessage() {}
+
+func (x *Backends) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backends.ProtoReflect.Descriptor instead.
+func (*Backends) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Backends) GetPorts() []*BackendPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Backends) GetEndpoints() []*Endpoint {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+// BackendPort is where the endpoints listen for the service's port of that name.
+type BackendPort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Protocol      Protocol               `protobuf:"varint,2,opt,name=protocol,proto3,enum=weft.channel.v1.Protocol" json:"protocol,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackendPort) Reset() {
+	*x = BackendPort{}
+	mi := &file_channel_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackendPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackendPort) ProtoMessage() {}
+
+func (x *BackendPort) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackendPort.ProtoReflect.Descriptor instead.
+func (*BackendPort) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *BackendPort) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackendPort) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNSPECIFIED
+}
+
+func (x *BackendPort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// Endpoint is named by its address in the sender's cluster, within one of the
+// networks that the sender exports.
+type Endpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Ready         bool                   `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
+	Serving       bool                   `protobuf:"varint,3,opt,name=serving,proto3" json:"serving,omitempty"`
+	Terminating   bool                   `protobuf:"varint,4,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	Zone          string                 `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
+	Hostname      string                 `protobuf:"bytes,6,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endpoint) Reset() {
+	*x = Endpoint{}
+	mi := &file_channel_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endpoint) ProtoMessage() {}
+
+func (x *Endpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
+func (*Endpoint) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Endpoint) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Endpoint) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *Endpoint) GetServing() bool {
+	if x != nil {
+		return x.Serving
+	}
+	return false
+}
+
+func (x *Endpoint) GetTerminating() bool {
+	if x != nil {
+		return x.Terminating
+	}
+	return false
+}
+
+func (x *Endpoint) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Endpoint) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+// ServiceAck answers states and lists: all up to epoch and serial have been looked
+// at.
+type ServiceAck struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Epoch  uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Serial uint64                 `protobuf:"varint,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	// What was refused of them. The receiver keeps its last good state.
+	Refusals      []*ServiceRefusal `protobuf:"bytes,3,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceAck) Reset() {
+	*x = ServiceAck{}
+	mi := &file_channel_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceAck) ProtoMessage() {}
+
+func (x *ServiceAck) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceAck.ProtoReflect.Descriptor instead.
+func (*ServiceAck) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ServiceAck) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *ServiceAck) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *ServiceAck) GetRefusals() []*ServiceRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+type ServiceRefusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Serial of the state or the list. Namespace and name are those of the state.
+	Serial    uint64 `protobuf:"varint,1,opt,name=serial,proto3" json:"serial,omitempty"`
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// One sentence that names the offending item.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceRefusal) Reset() {
+	*x = ServiceRefusal{}
+	mi := &file_channel_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceRefusal) ProtoMessage() {}
+
+func (x *ServiceRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_channel_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceRefusal.ProtoReflect.Descriptor instead.
+func (*ServiceRefusal) Descriptor() ([]byte, []int) {
+	return file_channel_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ServiceRefusal) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *ServiceRefusal) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ServiceRefusal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceRefusal) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 var File_channel_proto protoreflect.FileDescriptor
 
 const file_channel_proto_rawDesc = "" +
 	"\n" +
-	"\rchannel.proto\x12\x0fweft.channel.v1\"\x9b\x02\n" +
+	"\rchannel.proto\x12\x0fweft.channel.v1\"\xe4\x03\n" +
 	"\bEnvelope\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.weft.channel.v1.HelloH\x00R\x05hello\x127\n" +
 	"\bsnapshot\x18\x02 \x01(\v2\x19.weft.channel.v1.SnapshotH\x00R\bsnapshot\x12(\n" +
 	"\x03ack\x18\x03 \x01(\v2\x14.weft.channel.v1.AckH\x00R\x03ack\x124\n" +
 	"\agoodbye\x18\x04 \x01(\v2\x18.weft.channel.v1.GoodbyeH\x00R\agoodbye\x12>\n" +
 	"\vgoodbye_ack\x18\x05 \x01(\v2\x1b.weft.channel.v1.GoodbyeAckH\x00R\n" +
-	"goodbyeAckB\x06\n" +
+	"goodbyeAck\x12D\n" +
+	"\rservice_state\x18\x06 \x01(\v2\x1d.weft.channel.v1.ServiceStateH\x00R\fserviceState\x12A\n" +
+	"\fservice_list\x18\a \x01(\v2\x1c.weft.channel.v1.ServiceListH\x00R\vserviceList\x12>\n" +
+	"\vservice_ack\x18\b \x01(\v2\x1b.weft.channel.v1.ServiceAckH\x00R\n" +
+	"serviceAckB\x06\n" +
 	"\x04body\"M\n" +
 	"\x05Hello\x12!\n" +
 	"\fprotocol_min\x18\x01 \x01(\rR\vprotocolMin\x12!\n" +
@@ -1541,7 +2376,66 @@ const file_channel_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x01(\tR\arefused\"\t\n" +
 	"\aGoodbye\"\f\n" +
 	"\n" +
-	"GoodbyeAck2O\n" +
+	"GoodbyeAck\"\xb3\x01\n" +
+	"\fServiceState\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\x04R\x06serial\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x127\n" +
+	"\aservice\x18\x05 \x01(\v2\x18.weft.channel.v1.ServiceH\x00R\aservice\x88\x01\x01B\n" +
+	"\n" +
+	"\b_service\"o\n" +
+	"\vServiceList\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\x04R\x06serial\x122\n" +
+	"\x05names\x18\x03 \x03(\v2\x1c.weft.channel.v1.ServiceNameR\x05names\"?\n" +
+	"\vServiceName\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xb9\x02\n" +
+	"\aService\x12\x18\n" +
+	"\acreated\x18\x01 \x01(\x04R\acreated\x121\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x1d.weft.channel.v1.Service.TypeR\x04type\x122\n" +
+	"\x05ports\x18\x03 \x03(\v2\x1c.weft.channel.v1.ServicePortR\x05ports\x12,\n" +
+	"\x12client_ip_affinity\x18\x04 \x01(\rR\x10clientIpAffinity\x125\n" +
+	"\bbackends\x18\x05 \x03(\v2\x19.weft.channel.v1.BackendsR\bbackends\"H\n" +
+	"\x04Type\x12\x14\n" +
+	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13TYPE_CLUSTER_SET_IP\x10\x01\x12\x11\n" +
+	"\rTYPE_HEADLESS\x10\x02\"\x8f\x01\n" +
+	"\vServicePort\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\bprotocol\x18\x02 \x01(\x0e2\x19.weft.channel.v1.ProtocolR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12!\n" +
+	"\fapp_protocol\x18\x04 \x01(\tR\vappProtocol\"w\n" +
+	"\bBackends\x122\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1c.weft.channel.v1.BackendPortR\x05ports\x127\n" +
+	"\tendpoints\x18\x02 \x03(\v2\x19.weft.channel.v1.EndpointR\tendpoints\"l\n" +
+	"\vBackendPort\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\bprotocol\x18\x02 \x01(\x0e2\x19.weft.channel.v1.ProtocolR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"\xa6\x01\n" +
+	"\bEndpoint\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x18\n" +
+	"\aserving\x18\x03 \x01(\bR\aserving\x12 \n" +
+	"\vterminating\x18\x04 \x01(\bR\vterminating\x12\x12\n" +
+	"\x04zone\x18\x05 \x01(\tR\x04zone\x12\x1a\n" +
+	"\bhostname\x18\x06 \x01(\tR\bhostname\"w\n" +
+	"\n" +
+	"ServiceAck\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\x04R\x06serial\x12;\n" +
+	"\brefusals\x18\x03 \x03(\v2\x1f.weft.channel.v1.ServiceRefusalR\brefusals\"l\n" +
+	"\x0eServiceRefusal\x12\x16\n" +
+	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why*[\n" +
+	"\bProtocol\x12\x18\n" +
+	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fPROTOCOL_TCP\x10\x01\x12\x10\n" +
+	"\fPROTOCOL_UDP\x10\x02\x12\x11\n" +
+	"\rPROTOCOL_SCTP\x10\x032O\n" +
 	"\aChannel\x12D\n" +
 	"\bExchange\x12\x19.weft.channel.v1.Envelope\x1a\x19.weft.channel.v1.Envelope(\x010\x01B7Z5github.com/weft-fabric/weft/apis/channel/v1;channelv1b\x06proto3"
 
@@ -1557,60 +2451,85 @@ func file_channel_proto_rawDescGZIP() []byte {
 	return file_channel_proto_rawDescData
 }
 
-var file_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_channel_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_channel_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_channel_proto_goTypes = []any{
-	(Snapshot_OffDirect)(0), // 0: weft.channel.v1.Snapshot.OffDirect
-	(Introduction_Mode)(0),  // 1: weft.channel.v1.Introduction.Mode
-	(Report_State)(0),       // 2: weft.channel.v1.Report.State
-	(Report_Path)(0),        // 3: weft.channel.v1.Report.Path
-	(Network_Kind)(0),       // 4: weft.channel.v1.Network.Kind
-	(*Envelope)(nil),        // 5: weft.channel.v1.Envelope
-	(*Hello)(nil),           // 6: weft.channel.v1.Hello
-	(*Snapshot)(nil),        // 7: weft.channel.v1.Snapshot
-	(*Reachables)(nil),      // 8: weft.channel.v1.Reachables
-	(*Reachable)(nil),       // 9: weft.channel.v1.Reachable
-	(*Introductions)(nil),   // 10: weft.channel.v1.Introductions
-	(*Introduction)(nil),    // 11: weft.channel.v1.Introduction
-	(*Reports)(nil),         // 12: weft.channel.v1.Reports
-	(*Report)(nil),          // 13: weft.channel.v1.Report
-	(*Networks)(nil),        // 14: weft.channel.v1.Networks
-	(*Network)(nil),         // 15: weft.channel.v1.Network
-	(*Offers)(nil),          // 16: weft.channel.v1.Offers
-	(*Offer)(nil),           // 17: weft.channel.v1.Offer
-	(*Ack)(nil),             // 18: weft.channel.v1.Ack
-	(*Goodbye)(nil),         // 19: weft.channel.v1.Goodbye
-	(*GoodbyeAck)(nil),      // 20: weft.channel.v1.GoodbyeAck
+	(Protocol)(0),           // 0: weft.channel.v1.Protocol
+	(Snapshot_OffDirect)(0), // 1: weft.channel.v1.Snapshot.OffDirect
+	(Introduction_Mode)(0),  // 2: weft.channel.v1.Introduction.Mode
+	(Report_State)(0),       // 3: weft.channel.v1.Report.State
+	(Report_Path)(0),        // 4: weft.channel.v1.Report.Path
+	(Network_Kind)(0),       // 5: weft.channel.v1.Network.Kind
+	(Service_Type)(0),       // 6: weft.channel.v1.Service.Type
+	(*Envelope)(nil),        // 7: weft.channel.v1.Envelope
+	(*Hello)(nil),           // 8: weft.channel.v1.Hello
+	(*Snapshot)(nil),        // 9: weft.channel.v1.Snapshot
+	(*Reachables)(nil),      // 10: weft.channel.v1.Reachables
+	(*Reachable)(nil),       // 11: weft.channel.v1.Reachable
+	(*Introductions)(nil),   // 12: weft.channel.v1.Introductions
+	(*Introduction)(nil),    // 13: weft.channel.v1.Introduction
+	(*Reports)(nil),         // 14: weft.channel.v1.Reports
+	(*Report)(nil),          // 15: weft.channel.v1.Report
+	(*Networks)(nil),        // 16: weft.channel.v1.Networks
+	(*Network)(nil),         // 17: weft.channel.v1.Network
+	(*Offers)(nil),          // 18: weft.channel.v1.Offers
+	(*Offer)(nil),           // 19: weft.channel.v1.Offer
+	(*Ack)(nil),             // 20: weft.channel.v1.Ack
+	(*Goodbye)(nil),         // 21: weft.channel.v1.Goodbye
+	(*GoodbyeAck)(nil),      // 22: weft.channel.v1.GoodbyeAck
+	(*ServiceState)(nil),    // 23: weft.channel.v1.ServiceState
+	(*ServiceList)(nil),     // 24: weft.channel.v1.ServiceList
+	(*ServiceName)(nil),     // 25: weft.channel.v1.ServiceName
+	(*Service)(nil),         // 26: weft.channel.v1.Service
+	(*ServicePort)(nil),     // 27: weft.channel.v1.ServicePort
+	(*Backends)(nil),        // 28: weft.channel.v1.Backends
+	(*BackendPort)(nil),     // 29: weft.channel.v1.BackendPort
+	(*Endpoint)(nil),        // 30: weft.channel.v1.Endpoint
+	(*ServiceAck)(nil),      // 31: weft.channel.v1.ServiceAck
+	(*ServiceRefusal)(nil),  // 32: weft.channel.v1.ServiceRefusal
 }
 var file_channel_proto_depIdxs = []int32{
-	6,  // 0: weft.channel.v1.Envelope.hello:type_name -> weft.channel.v1.Hello
-	7,  // 1: weft.channel.v1.Envelope.snapshot:type_name -> weft.channel.v1.Snapshot
-	18, // 2: weft.channel.v1.Envelope.ack:type_name -> weft.channel.v1.Ack
-	19, // 3: weft.channel.v1.Envelope.goodbye:type_name -> weft.channel.v1.Goodbye
-	20, // 4: weft.channel.v1.Envelope.goodbye_ack:type_name -> weft.channel.v1.GoodbyeAck
-	14, // 5: weft.channel.v1.Snapshot.networks:type_name -> weft.channel.v1.Networks
-	16, // 6: weft.channel.v1.Snapshot.offers:type_name -> weft.channel.v1.Offers
-	8,  // 7: weft.channel.v1.Snapshot.reachables:type_name -> weft.channel.v1.Reachables
-	10, // 8: weft.channel.v1.Snapshot.introductions:type_name -> weft.channel.v1.Introductions
-	12, // 9: weft.channel.v1.Snapshot.reports:type_name -> weft.channel.v1.Reports
-	0,  // 10: weft.channel.v1.Snapshot.off_direct:type_name -> weft.channel.v1.Snapshot.OffDirect
-	9,  // 11: weft.channel.v1.Reachables.reachables:type_name -> weft.channel.v1.Reachable
-	15, // 12: weft.channel.v1.Reachable.networks:type_name -> weft.channel.v1.Network
-	11, // 13: weft.channel.v1.Introductions.introductions:type_name -> weft.channel.v1.Introduction
-	1,  // 14: weft.channel.v1.Introduction.mode:type_name -> weft.channel.v1.Introduction.Mode
-	13, // 15: weft.channel.v1.Reports.reports:type_name -> weft.channel.v1.Report
-	2,  // 16: weft.channel.v1.Report.state:type_name -> weft.channel.v1.Report.State
-	3,  // 17: weft.channel.v1.Report.active:type_name -> weft.channel.v1.Report.Path
-	15, // 18: weft.channel.v1.Networks.networks:type_name -> weft.channel.v1.Network
-	4,  // 19: weft.channel.v1.Network.kind:type_name -> weft.channel.v1.Network.Kind
-	17, // 20: weft.channel.v1.Offers.offers:type_name -> weft.channel.v1.Offer
-	5,  // 21: weft.channel.v1.Channel.Exchange:input_type -> weft.channel.v1.Envelope
-	5,  // 22: weft.channel.v1.Channel.Exchange:output_type -> weft.channel.v1.Envelope
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	8,  // 0: weft.channel.v1.Envelope.hello:type_name -> weft.channel.v1.Hello
+	9,  // 1: weft.channel.v1.Envelope.snapshot:type_name -> weft.channel.v1.Snapshot
+	20, // 2: weft.channel.v1.Envelope.ack:type_name -> weft.channel.v1.Ack
+	21, // 3: weft.channel.v1.Envelope.goodbye:type_name -> weft.channel.v1.Goodbye
+	22, // 4: weft.channel.v1.Envelope.goodbye_ack:type_name -> weft.channel.v1.GoodbyeAck
+	23, // 5: weft.channel.v1.Envelope.service_state:type_name -> weft.channel.v1.ServiceState
+	24, // 6: weft.channel.v1.Envelope.service_list:type_name -> weft.channel.v1.ServiceList
+	31, // 7: weft.channel.v1.Envelope.service_ack:type_name -> weft.channel.v1.ServiceAck
+	16, // 8: weft.channel.v1.Snapshot.networks:type_name -> weft.channel.v1.Networks
+	18, // 9: weft.channel.v1.Snapshot.offers:type_name -> weft.channel.v1.Offers
+	10, // 10: weft.channel.v1.Snapshot.reachables:type_name -> weft.channel.v1.Reachables
+	12, // 11: weft.channel.v1.Snapshot.introductions:type_name -> weft.channel.v1.Introductions
+	14, // 12: weft.channel.v1.Snapshot.reports:type_name -> weft.channel.v1.Reports
+	1,  // 13: weft.channel.v1.Snapshot.off_direct:type_name -> weft.channel.v1.Snapshot.OffDirect
+	11, // 14: weft.channel.v1.Reachables.reachables:type_name -> weft.channel.v1.Reachable
+	17, // 15: weft.channel.v1.Reachable.networks:type_name -> weft.channel.v1.Network
+	13, // 16: weft.channel.v1.Introductions.introductions:type_name -> weft.channel.v1.Introduction
+	2,  // 17: weft.channel.v1.Introduction.mode:type_name -> weft.channel.v1.Introduction.Mode
+	15, // 18: weft.channel.v1.Reports.reports:type_name -> weft.channel.v1.Report
+	3,  // 19: weft.channel.v1.Report.state:type_name -> weft.channel.v1.Report.State
+	4,  // 20: weft.channel.v1.Report.active:type_name -> weft.channel.v1.Report.Path
+	17, // 21: weft.channel.v1.Networks.networks:type_name -> weft.channel.v1.Network
+	5,  // 22: weft.channel.v1.Network.kind:type_name -> weft.channel.v1.Network.Kind
+	19, // 23: weft.channel.v1.Offers.offers:type_name -> weft.channel.v1.Offer
+	26, // 24: weft.channel.v1.ServiceState.service:type_name -> weft.channel.v1.Service
+	25, // 25: weft.channel.v1.ServiceList.names:type_name -> weft.channel.v1.ServiceName
+	6,  // 26: weft.channel.v1.Service.type:type_name -> weft.channel.v1.Service.Type
+	27, // 27: weft.channel.v1.Service.ports:type_name -> weft.channel.v1.ServicePort
+	28, // 28: weft.channel.v1.Service.backends:type_name -> weft.channel.v1.Backends
+	0,  // 29: weft.channel.v1.ServicePort.protocol:type_name -> weft.channel.v1.Protocol
+	29, // 30: weft.channel.v1.Backends.ports:type_name -> weft.channel.v1.BackendPort
+	30, // 31: weft.channel.v1.Backends.endpoints:type_name -> weft.channel.v1.Endpoint
+	0,  // 32: weft.channel.v1.BackendPort.protocol:type_name -> weft.channel.v1.Protocol
+	32, // 33: weft.channel.v1.ServiceAck.refusals:type_name -> weft.channel.v1.ServiceRefusal
+	7,  // 34: weft.channel.v1.Channel.Exchange:input_type -> weft.channel.v1.Envelope
+	7,  // 35: weft.channel.v1.Channel.Exchange:output_type -> weft.channel.v1.Envelope
+	35, // [35:36] is the sub-list for method output_type
+	34, // [34:35] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_channel_proto_init() }
@@ -1624,15 +2543,19 @@ func file_channel_proto_init() {
 		(*Envelope_Ack)(nil),
 		(*Envelope_Goodbye)(nil),
 		(*Envelope_GoodbyeAck)(nil),
+		(*Envelope_ServiceState)(nil),
+		(*Envelope_ServiceList)(nil),
+		(*Envelope_ServiceAck)(nil),
 	}
 	file_channel_proto_msgTypes[2].OneofWrappers = []any{}
+	file_channel_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_channel_proto_rawDesc), len(file_channel_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   16,
+			NumEnums:      7,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

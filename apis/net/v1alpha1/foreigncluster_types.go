@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // PodAccess says which flows towards our pods a peer may open.
 //
@@ -42,6 +46,58 @@ type TransitSpec struct {
 	UseAsHub bool `json:"useAsHub,omitempty"`
 }
 
+// ServicePolicy says which namespaces a rule about services covers.
+//
+// +kubebuilder:validation:Enum=All;Selected;None
+type ServicePolicy string
+
+const (
+	ServicesAll ServicePolicy = "All"
+	// ServicesSelected covers the namespaces that stand beside it.
+	ServicesSelected ServicePolicy = "Selected"
+	ServicesNone     ServicePolicy = "None"
+)
+
+// ServicesSpec is which multi-cluster services (ServiceExports) a peer and this
+// cluster tell and take from each other.
+type ServicesSpec struct {
+	// Export: the namespaces whose exports the peer is told.
+	// +optional
+	// +kubebuilder:default=None
+	Export ServicePolicy `json:"export,omitempty"`
+	// ExportNamespaces, where export is Selected.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	ExportNamespaces []string `json:"exportNamespaces,omitempty"`
+	// Import: the namespaces in which the peer's exports count here. They become
+	// part of the services of the same name, also of this cluster's own.
+	// +optional
+	// +kubebuilder:default=None
+	Import ServicePolicy `json:"import,omitempty"`
+	// ImportNamespaces, where import is Selected.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	ImportNamespaces []string `json:"importNamespaces,omitempty"`
+}
+
+// Exports reports whether the peer is told the exports of a namespace.
+func (s *ServicesSpec) Exports(namespace string) bool {
+	return covers(s.Export, s.ExportNamespaces, namespace)
+}
+
+// Imports reports whether the peer's exports in a namespace count here.
+func (s *ServicesSpec) Imports(namespace string) bool {
+	return covers(s.Import, s.ImportNamespaces, namespace)
+}
+
+func covers(policy ServicePolicy, namespaces []string, namespace string) bool {
+	return policy == ServicesAll || policy == ServicesSelected && slices.Contains(namespaces, namespace)
+}
+
 // AccessSpec is what a peer may do here. A field left out means None.
 type AccessSpec struct {
 	// Pods that the peer's pods may open flows to. Replies to flows that our
@@ -49,6 +105,9 @@ type AccessSpec struct {
 	// +optional
 	// +kubebuilder:default=None
 	Pods PodAccess `json:"pods,omitempty"`
+	// Services that the peer and this cluster tell each other.
+	// +optional
+	Services ServicesSpec `json:"services,omitzero"`
 	// Transit between the peer and other clusters.
 	// +optional
 	Transit TransitSpec `json:"transit,omitzero"`

@@ -34,3 +34,7 @@ const SideUnreachable = "Unreachable"
 // ConditionIntroductions of a ForeignCluster says what became of the clusters
 // that it introduces here. Absent while it introduces none.
 const ConditionIntroductions = "Introductions"
+
+// ConditionServices of a ForeignCluster says what became of the services that it
+// exports to this cluster. Absent while it exports none.
+const ConditionServices = "Services"
