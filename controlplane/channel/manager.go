@@ -59,9 +59,13 @@ type Options struct {
 	// Changed is called, without any lock held, when a peer's Status changed. It
 	// must not block.
 	Changed func(v1alpha1.Identity)
-	Log     *slog.Logger
-	Timing  Timing
-	Now     func() time.Time
+	// ServicesChanged is called likewise when something of a peer's services did. It
+	// may be nil.
+	ServicesChanged func(v1alpha1.Identity, ServiceEvent)
+
+	Log    *slog.Logger
+	Timing Timing
+	Now    func() time.Time
 }
 
 // Peer is what the manager must know of a neighbor.
@@ -109,6 +113,9 @@ type Manager struct {
 
 	mu    sync.Mutex
 	peers map[v1alpha1.Identity]*peer
+	// outboxes are what is told of services, by who is told.
+	outboxes map[v1alpha1.Identity]*outbox
+
 	conns map[v1alpha1.Identity]int
 	tasks sync.WaitGroup
 }
@@ -119,7 +126,7 @@ func New(o Options) *Manager {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Manager{
 		options: o, epoch: uint64(o.Now().UnixMilli()), ctx: ctx, cancel: cancel,
-		peers: map[v1alpha1.Identity]*peer{}, conns: map[v1alpha1.Identity]int{},
+		peers: map[v1alpha1.Identity]*peer{}, conns: map[v1alpha1.Identity]int{}, outboxes: map[v1alpha1.Identity]*outbox{},
 	}
 }
 

@@ -38,12 +38,18 @@ type peer struct {
 	refused, peerRefused  string
 	leftOut               string
 	acked                 bool
+
+	// What the peer says of its services, and is told of ours.
+	inbox  *inbox
+	outbox *outbox
 }
 
+// newPeer is called with the manager's lock held.
 func newPeer(m *Manager, p Peer, cancel context.CancelFunc) *peer {
 	return &peer{
 		manager: m, id: p.Identity, cancel: cancel, config: p, epoch: m.epoch, serial: 1,
 		ended: make(chan struct{}, 1), poked: make(chan struct{}, 1),
+		inbox: newInbox(), outbox: m.outboxLocked(p.Identity),
 	}
 }
 
@@ -104,6 +110,7 @@ func (p *peer) adopt(s *session) bool {
 	if old != nil {
 		old.end(errors.New("another stream of the same pair took its place"))
 	}
+	p.outbox.begin(s)
 	p.changed()
 	return true
 }
@@ -118,6 +125,7 @@ func (p *peer) release(s *session, reason error) {
 		p.problem = clip(reason.Error()) // the text of a gRPC status is the peer's
 	}
 	p.mu.Unlock()
+	p.outbox.end(s)
 	if was {
 		signal(p.ended)
 		p.changed()

@@ -20,6 +20,9 @@ const (
 	// So many bytes a second are taken, after a burst of that many: what is beyond
 	// waits, since the largest snapshots cost some time to check.
 	bytesPerSecond, byteBurst = 1 << 20, 2 * maxMessage
+	// Messages about services are many and small: they are bounded by their bytes
+	// alone, of which each counts as so many at least.
+	serviceBytes = 256
 	// sendPause is the least time between two of our snapshots: changes that come
 	// in quick succession become one.
 	sendPause = 50 * time.Millisecond
@@ -47,7 +50,9 @@ type session struct {
 	mu         sync.Mutex
 	wake       chan struct{}
 	snapshot   bool
+	services   bool
 	ack        *channelv1.Ack
+	serviceAck *channelv1.ServiceAck
 	goodbye    bool
 	goodbyeAck bool
 	// farewell is closed when the peer has answered our goodbye.
@@ -94,15 +99,26 @@ func (s *session) read() {
 			s.end(err)
 			return
 		}
-		if !limiter.Allow() {
+		size := proto.Size(envelope)
+		if aboutServices(envelope) {
+			size = max(size, serviceBytes)
+		} else if !limiter.Allow() {
 			s.end(fmt.Errorf("the peer sends more than %d messages a second", messagesPerSecond))
 			return
 		}
-		if !s.pace(bytes, proto.Size(envelope)) {
+		if !s.pace(bytes, size) {
 			return
 		}
 		s.take(envelope)
 	}
+}
+
+func aboutServices(envelope *channelv1.Envelope) bool {
+	switch envelope.GetBody().(type) {
+	case *channelv1.Envelope_ServiceState, *channelv1.Envelope_ServiceList, *channelv1.Envelope_ServiceAck:
+		return true
+	}
+	return false
 }
 
 // pace waits until the limiter has room for n bytes, at most its burst. False
@@ -127,6 +143,12 @@ func (s *session) take(envelope *channelv1.Envelope) {
 		if s.peer.heard(body.Ack) {
 			s.wakeSnapshot()
 		}
+	case *channelv1.Envelope_ServiceState:
+		s.answerService(func(answer *channelv1.ServiceAck) { s.peer.hearState(body.ServiceState, answer) })
+	case *channelv1.Envelope_ServiceList:
+		s.answerService(func(answer *channelv1.ServiceAck) { s.peer.hearList(body.ServiceList, answer) })
+	case *channelv1.Envelope_ServiceAck:
+		s.peer.heardServiceAck(body.ServiceAck)
 	case *channelv1.Envelope_Goodbye:
 		s.peer.heardGoodbye()
 		s.set(func() { s.goodbyeAck = true })
@@ -134,6 +156,27 @@ func (s *session) take(envelope *channelv1.Envelope) {
 		s.farewellOnce.Do(func() { close(s.farewell) })
 	}
 	// Anything else is from a newer release: ignored.
+}
+
+// answerService makes one answer of all that are not sent yet.
+func (s *session) answerService(hear func(*channelv1.ServiceAck)) {
+	s.mu.Lock()
+	answer := s.serviceAck
+	s.serviceAck = nil
+	s.mu.Unlock()
+	if answer == nil {
+		answer = &channelv1.ServiceAck{}
+	}
+	hear(answer)
+	s.set(func() { s.serviceAck = answer }) // only the reader makes answers
+}
+
+// wakeServices has a session look at what there is to be told of services; nil
+// does not.
+func (s *session) wakeServices() {
+	if s != nil {
+		s.set(func() { s.services = true })
+	}
 }
 
 func (s *session) wakeSnapshot() { s.set(func() { s.snapshot = true }) }
@@ -180,12 +223,22 @@ func (s *session) pending() []*channelv1.Envelope {
 	if s.snapshot {
 		out = append(out, &channelv1.Envelope{Body: &channelv1.Envelope_Snapshot{Snapshot: s.peer.say()}})
 	}
+	if s.serviceAck != nil {
+		out = append(out, &channelv1.Envelope{Body: &channelv1.Envelope_ServiceAck{ServiceAck: s.serviceAck}})
+	}
+	if s.services {
+		states, more := s.peer.outbox.next(s)
+		out = append(out, states...)
+		if s.services = more; more {
+			signal(s.wake)
+		}
+	}
 	if s.goodbyeAck {
 		out = append(out, &channelv1.Envelope{Body: &channelv1.Envelope_GoodbyeAck{GoodbyeAck: &channelv1.GoodbyeAck{}}})
 	}
 	if s.goodbye {
 		out = append(out, &channelv1.Envelope{Body: &channelv1.Envelope_Goodbye{Goodbye: &channelv1.Goodbye{}}})
 	}
-	s.ack, s.snapshot, s.goodbyeAck, s.goodbye = nil, false, false, false
+	s.ack, s.serviceAck, s.snapshot, s.goodbyeAck, s.goodbye = nil, nil, false, false, false
 	return out
 }
