@@ -22,6 +22,7 @@ import (
 	"github.com/weft-fabric/weft/controlplane/measure"
 	"github.com/weft-fabric/weft/controlplane/nodes"
 	"github.com/weft-fabric/weft/controlplane/peering"
+	"github.com/weft-fabric/weft/controlplane/services"
 )
 
 // assemble wires the parts. All of them run on the leader only.
@@ -42,12 +43,16 @@ func assemble(mgr ctrl.Manager, o Options, self identity.Self, endpoint string) 
 		Gateways: measured(mgr.GetClient()), Ask: agents.Measurements, Interval: measure.Interval, Now: time.Now,
 		Changed: func() { peers.All(); introductions.Measured() },
 	}
+	shared := services.New(mgr.GetClient(), self.ID, o.Log.With("part", "services"))
 	channels := channel.New(channel.Options{
 		Self: self.ID, Certificate: certificate, Timing: channel.DefaultTiming, Now: time.Now,
 		Log:     o.Log.With("part", "channel"),
 		Changed: func(id v1alpha1.Identity) { peers.ChannelChanged(id); introductions.ChannelChanged(id) },
 		Dialer:  &agentclient.ChannelDialer{Client: agents, Gateways: gateways(mgr.GetClient())},
+
+		ServicesChanged: shared.ChannelChanged,
 	})
+	shared.SetChannels(channels)
 	peers.Channels, peers.View = channels, poller.View
 	log := o.Log.With("part", "introduction")
 	consumer := &introduction.Consumer{Client: mgr.GetClient(), Channels: channels, Again: peers.Again, Now: time.Now, Log: log}
@@ -70,6 +75,7 @@ func assemble(mgr ctrl.Manager, o Options, self identity.Self, endpoint string) 
 		provider.SetupWithManager(mgr, introductions),
 		mgr.Add(serve(channels, o.ChannelBind)),
 		mgr.Add(manager.RunnableFunc(poller.Run)),
+		mgr.Add(manager.RunnableFunc(shared.Start(mgr))),
 	); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}

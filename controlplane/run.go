@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/apis/patient"
@@ -109,7 +110,7 @@ func lead(mgr ctrl.Manager, o Options, endpoint string) manager.Runnable {
 
 func newManager(config *rest.Config, o Options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), mcsv1beta1.Install(scheme)); err != nil {
 		return nil, fmt.Errorf("register the API types: %w", err)
 	}
 	lock, err := electionLock(config, o)

@@ -42,44 +42,47 @@ const (
 )
 
 // Service is what one end says of a service that it exports. Who has one does
-// not change it any more.
+// not change it any more. The JSON is for this cluster's own notes.
 type Service struct {
 	// Created is when the ServiceExport was made, in whole seconds.
-	Created time.Time
-	Type    ServiceType
-	Ports   []ServicePort
+	Created time.Time     `json:"created"`
+	Type    ServiceType   `json:"type"`
+	Ports   []ServicePort `json:"ports"`
 	// Affinity is how long a client stays with a backend, in whole seconds; 0: it
 	// does not.
-	Affinity time.Duration
-	Backends []Backends
+	Affinity time.Duration `json:"affinityNanoseconds,omitempty"`
+	Backends []Backends    `json:"backends,omitempty"`
 }
 
 // ServicePort is a port that the service is reached at.
 type ServicePort struct {
-	Name        string
-	Protocol    corev1.Protocol
-	Port        int32
-	AppProtocol string
+	Name        string          `json:"name,omitempty"`
+	Protocol    corev1.Protocol `json:"protocol"`
+	Port        int32           `json:"port"`
+	AppProtocol string          `json:"appProtocol,omitempty"`
 }
 
 // Backends are endpoints that listen at the same ports.
 type Backends struct {
-	Ports     []BackendPort
-	Endpoints []Endpoint
+	Ports     []BackendPort `json:"ports"`
+	Endpoints []Endpoint    `json:"endpoints"`
 }
 
 // BackendPort is where they listen for the service's port of that name.
 type BackendPort struct {
-	Name     string
-	Protocol corev1.Protocol
-	Port     int32
+	Name     string          `json:"name,omitempty"`
+	Protocol corev1.Protocol `json:"protocol"`
+	Port     int32           `json:"port"`
 }
 
 // Endpoint is named by its address in its own cluster.
 type Endpoint struct {
-	Address                     netip.Addr
-	Ready, Serving, Terminating bool
-	Zone, Hostname              string
+	Address     netip.Addr `json:"address"`
+	Ready       bool       `json:"ready,omitempty"`
+	Serving     bool       `json:"serving,omitempty"`
+	Terminating bool       `json:"terminating,omitempty"`
+	Zone        string     `json:"zone,omitempty"`
+	Hostname    string     `json:"hostname,omitempty"`
 }
 
 // Endpoints is how many endpoints a service has; nil has none.

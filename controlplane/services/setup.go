@@ -1,0 +1,291 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
+)
+
+const (
+	// crdPause is between two looks for the API of services, where nobody has
+	// installed it.
+	crdPause = 5 * time.Second
+	// reportAfter gathers what became of many services into one write.
+	reportAfter = 2 * time.Second
+)
+
+// Services is both halves, and what wakes them from outside of the API server's
+// events. Requests before they run are not lost: each begins with all objects.
+type Services struct {
+	Exporter *Exporter
+	Importer *Importer
+	Log      *slog.Logger
+
+	mu               sync.Mutex
+	exports, imports workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// New wires the two halves. Channels are set before they run.
+func New(c client.Client, self v1alpha1.Identity, log *slog.Logger) *Services {
+	b := &book{}
+	s := &Services{Log: log}
+	s.Exporter = &Exporter{Client: c, book: b, Changed: s.Again, Known: func() { s.Again(types.NamespacedName{}) }}
+	s.Importer = &Importer{Client: c, Self: self, Reach: Reached, book: b, Again: s.Again, Report: s.report}
+	return s
+}
+
+// SetChannels gives both halves the channels to the peers.
+func (s *Services) SetChannels(channels Channels) {
+	s.Exporter.Channels, s.Importer.Channels = channels, channels
+}
+
+// Again asks for an import's turn. It never blocks.
+func (s *Services) Again(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.imports != nil {
+		s.imports.Add(reconcile.Request{NamespacedName: name})
+	}
+}
+
+func (s *Services) report(cluster string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.imports != nil {
+		s.imports.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: cluster}}, reportAfter)
+	}
+}
+
+// ChannelChanged takes what has changed of a peer's services. It never blocks.
+func (s *Services) ChannelChanged(_ v1alpha1.Identity, e channel.ServiceEvent) {
+	switch {
+	case e.Heard && e.All:
+		s.Again(types.NamespacedName{})
+	case e.Heard:
+		for _, name := range e.Names {
+			s.Again(name)
+		}
+	default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, name := range e.Names {
+			if s.exports != nil {
+				s.exports.Add(reconcile.Request{NamespacedName: name})
+			}
+		}
+	}
+}
+
+// Start implements manager.Runnable: it adds the controllers once the API server
+// knows the API of services. Without it the rest of the fabric works.
+func (s *Services) Start(mgr ctrl.Manager) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for said := false; !served(mgr.GetRESTMapper()); {
+			if !said {
+				s.Log.Warn("multi-cluster services wait for the CRDs of " + mcsv1beta1.GroupName + ": run weftctl install again")
+				said = true
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(crdPause):
+			}
+		}
+		return s.SetupWithManager(mgr)
+	}
+}
+
+func served(mapper meta.RESTMapper) bool {
+	for _, kind := range []string{mcsv1beta1.ServiceExportKindName, mcsv1beta1.ServiceImportKindName} {
+		_, err := mapper.RESTMapping(schema.GroupKind{Group: mcsv1beta1.GroupName, Kind: kind}, mcsv1beta1.GroupVersion.Version)
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// SetupWithManager registers both reconcilers.
+func (s *Services) SetupWithManager(mgr ctrl.Manager) error {
+	if err := errors.Join(s.setupExporter(mgr), s.setupImporter(mgr)); err != nil {
+		return fmt.Errorf("set up the controllers of services: %w", err)
+	}
+	return nil
+}
+
+// start keeps a queue, and asks for all.
+func (s *Services) start(queue *workqueue.TypedRateLimitingInterface[reconcile.Request]) source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		*queue = q
+		q.Add(reconcile.Request{})
+		return nil
+	})
+}
+
+func (s *Services) setupExporter(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("service-exports").
+		For(&mcsv1beta1.ServiceExport{}).
+		Watches(&corev1.Service{}, requests(client.ObjectKeyFromObject), builder.WithPredicates(others())).
+		Watches(&discoveryv1.EndpointSlice{}, requests(func(object client.Object) types.NamespacedName {
+			return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[discoveryv1.LabelServiceName]}
+		}), builder.WithPredicates(others())).
+		Watches(&v1alpha1.ForeignCluster{}, all, builder.WithPredicates(changes(policyOf))).
+		Watches(&v1alpha1.FabricConfig{}, all, builder.WithPredicates(changes(networksOf))).
+		Watches(&v1alpha1.FabricNode{}, all, builder.WithPredicates(changes(fabricAddressOf))).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(changes(addressesOf))).
+		WatchesRawSource(s.start(&s.exports)).
+		Complete(s.Exporter)
+}
+
+func (s *Services) setupImporter(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{}}
+	})
+	derived := requests(func(object client.Object) types.NamespacedName {
+		return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetLabels()[mcsv1beta1.LabelServiceName]}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("service-imports").
+		For(&mcsv1beta1.ServiceImport{}).
+		Watches(&corev1.Service{}, derived, builder.WithPredicates(predicate.NewPredicateFuncs(isOurs))).
+		Watches(&discoveryv1.EndpointSlice{}, derived, builder.WithPredicates(predicate.NewPredicateFuncs(isOurs))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(s.inNamespace), builder.WithPredicates(changes(goingOf))).
+		Watches(&v1alpha1.ForeignCluster{}, all, builder.WithPredicates(changes(standingOf))).
+		Watches(&v1alpha1.Neighbor{}, all, builder.WithPredicates(changes(viewsOf))).
+		Watches(&v1alpha1.FabricConfig{}, all, builder.WithPredicates(changes(networksOf))).
+		WatchesRawSource(s.start(&s.imports)).
+		Complete(s.Importer)
+}
+
+// inNamespace asks for turns of the services in a namespace.
+func (s *Services) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	names, err := s.Importer.names(ctx)
+	if err != nil {
+		return nil
+	}
+	var out []reconcile.Request
+	for name := range names {
+		if name.Namespace == namespace.GetName() {
+			out = append(out, reconcile.Request{NamespacedName: name})
+		}
+	}
+	return out
+}
+
+// requests asks for a turn of what an object belongs to, if that has a name.
+func requests(of func(client.Object) types.NamespacedName) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		name := of(object)
+		if name.Name == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: name}}
+	})
+}
+
+func isOurs(object client.Object) bool { return ours(object) }
+
+// others passes what Weft has not made.
+func others() predicate.Predicate {
+	return predicate.Not(predicate.NewPredicateFuncs(isOurs))
+}
+
+// changes passes the updates that change something of an object, and all else.
+// What of returns has exported fields only, for equality.Semantic.
+func changes(of func(client.Object) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(of(e.ObjectOld), of(e.ObjectNew))
+	}}
+}
+
+// policy is what the exporter goes by of a ForeignCluster.
+type policy struct {
+	Counts   bool
+	Services v1alpha1.ServicesSpec
+}
+
+func policyOf(object client.Object) any {
+	fc, ok := object.(*v1alpha1.ForeignCluster)
+	if !ok {
+		return nil
+	}
+	return policy{counts(fc), fc.Spec.Access.Services}
+}
+
+// standing is what the importer goes by.
+type standing struct {
+	Policy policy
+	ID     v1alpha1.ClusterID
+	Reach  Reach
+}
+
+func standingOf(object client.Object) any {
+	fc, ok := object.(*v1alpha1.ForeignCluster)
+	if !ok {
+		return nil
+	}
+	return standing{policy{counts(fc), fc.Spec.Access.Services}, fc.Status.ClusterID, Reached(fc)}
+}
+
+func networksOf(object client.Object) any {
+	config, ok := object.(*v1alpha1.FabricConfig)
+	if !ok {
+		return nil
+	}
+	return config.Status.Networks
+}
+
+func fabricAddressOf(object client.Object) any {
+	n, ok := object.(*v1alpha1.FabricNode)
+	if !ok {
+		return nil
+	}
+	return [2]string{n.Spec.FabricAddress, n.Status.UnderlayAddress}
+}
+
+func addressesOf(object client.Object) any {
+	n, ok := object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	return n.Status.Addresses
+}
+
+func viewsOf(object client.Object) any {
+	n, ok := object.(*v1alpha1.Neighbor)
+	if !ok {
+		return nil
+	}
+	return n.Spec.Networks
+}
+
+func goingOf(object client.Object) any { return object.GetDeletionTimestamp().IsZero() }
