@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/apis/agent"
 	apiidentity "github.com/weft-fabric/weft/apis/identity"
@@ -39,6 +40,7 @@ import (
 	"github.com/weft-fabric/weft/controlplane/measure"
 	"github.com/weft-fabric/weft/controlplane/nodes"
 	"github.com/weft-fabric/weft/controlplane/peering"
+	"github.com/weft-fabric/weft/controlplane/services"
 )
 
 const patience = 60 * time.Second
@@ -66,12 +68,16 @@ type side struct {
 	// introductions.
 	alter func([]channel.Introduction) []channel.Introduction
 
+	// down are clusters to which no probe is answered any more.
+	down map[string]bool
+
 	self     identity.Self
 	nodes    *nodes.Reconciler
 	fabric   *fabric.Reconciler
 	peers    *peering.Reconciler
 	consumer *introduction.Consumer
 	provider *introduction.Provider
+	services *services.Services
 	poller   *measure.Poller
 	listener net.Listener
 	channels *channel.Manager
@@ -114,13 +120,16 @@ func apiServer(t *testing.T) client.WithWatch {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	require.NoError(t, mcsv1beta1.Install(scheme))
 	return fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}, &v1alpha1.ForeignClusterConnection{}).
+		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}, &v1alpha1.ForeignClusterConnection{},
+			&mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceImport{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				object.SetUID(uuid.NewUUID())
 				object.SetGeneration(1)
 				object.SetCreationTimestamp(metav1.Now())
+				allocate(object)
 				return c.Create(ctx, object, options...)
 			},
 			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
@@ -154,6 +163,8 @@ func (s *side) start() {
 		Changed: func(v1alpha1.Identity) {},
 		Dialer:  &agentclient.ChannelDialer{Client: agents, Gateways: gateways(s.client)},
 	})
+	s.services = services.New(s.client, s.self.ID, slog.New(slog.DiscardHandler))
+	s.services.SetChannels(s.channels)
 	s.peers.Channels, s.peers.View = s.channels, s.poller.View
 	s.introductions()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -222,6 +233,7 @@ func (s *side) turn() {
 		_, err := s.peers.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: fc.Name}})
 		require.NoError(s.t, err)
 	}
+	s.share(clusters.Items)
 	s.agents()
 }
 
@@ -291,7 +303,10 @@ func (s *side) paths(n *v1alpha1.Neighbor, all []v1alpha1.Neighbor) []agent.Path
 	add := func(via *v1alpha1.Neighbor, up bool, rtt int64) {
 		p := agent.Path{Cluster: n.Name, ClusterIndex: n.Spec.ClusterIndex, Via: via.Name, ViaIndex: via.Spec.ClusterIndex, OwnGateway: 1, RemoteGateway: 1}
 		p.State = v1alpha1.PathUnknown
-		if up {
+		switch {
+		case s.down[n.Name]:
+			p.State = v1alpha1.PathDown
+		case up:
 			p.State, p.RTTMicroseconds = v1alpha1.PathUp, rtt
 		}
 		out = append(out, p)

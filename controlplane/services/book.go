@@ -33,11 +33,24 @@ func (b *book) set(name types.NamespacedName, e Exported) bool {
 	return changed
 }
 
-// replace notes all that there are.
-func (b *book) replace(all map[types.NamespacedName]Exported) {
+// replace notes all that there are and returns the names under which something
+// changed.
+func (b *book) replace(all map[types.NamespacedName]Exported) []types.NamespacedName {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var changed []types.NamespacedName
+	for name := range b.exported {
+		if all[name].Own == nil {
+			changed = append(changed, name)
+		}
+	}
+	for name, e := range all {
+		if !reflect.DeepEqual(b.exported[name].Own, e.Own) {
+			changed = append(changed, name)
+		}
+	}
 	b.exported, b.known = all, true
+	return changed
 }
 
 func (b *book) isKnown() bool {

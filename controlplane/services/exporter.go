@@ -111,17 +111,8 @@ func (x *Exporter) all(ctx context.Context, s *surroundings) error {
 		}
 	}
 	first := !x.book.isKnown()
-	before := x.book.names()
-	for name, e := range exported {
-		if x.book.set(name, e) {
-			x.Changed(name)
-		}
-	}
-	x.book.replace(exported)
-	for _, name := range before {
-		if exported[name].Own == nil {
-			x.Changed(name)
-		}
+	for _, name := range x.book.replace(exported) {
+		x.Changed(name)
 	}
 	x.tellAll(s, exported)
 	if first {

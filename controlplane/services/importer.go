@@ -68,7 +68,7 @@ func (r *Importer) reconcile(ctx context.Context, name types.NamespacedName) err
 
 // all asks for a turn of every service that there is or should be.
 func (r *Importer) all(ctx context.Context) error {
-	names, err := r.names(ctx)
+	names, err := r.Names(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,8 @@ func (r *Importer) all(ctx context.Context) error {
 	return nil
 }
 
-func (r *Importer) names(ctx context.Context) (map[types.NamespacedName]bool, error) {
+// Names returns the services that there are or should be here.
+func (r *Importer) Names(ctx context.Context) (map[types.NamespacedName]bool, error) {
 	names := map[types.NamespacedName]bool{}
 	var imports mcsv1beta1.ServiceImportList
 	if err := r.Client.List(ctx, &imports); err != nil {

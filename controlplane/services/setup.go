@@ -50,7 +50,7 @@ type Services struct {
 
 // New wires the two halves. Channels are set before they run.
 func New(c client.Client, self v1alpha1.Identity, log *slog.Logger) *Services {
-	b := &book{}
+	b := &book{exported: map[types.NamespacedName]Exported{}}
 	s := &Services{Log: log}
 	s.Exporter = &Exporter{Client: c, book: b, Changed: s.Again, Known: func() { s.Again(types.NamespacedName{}) }}
 	s.Importer = &Importer{Client: c, Self: self, Reach: Reached, book: b, Again: s.Again, Report: s.report}
@@ -188,7 +188,7 @@ func (s *Services) setupImporter(mgr ctrl.Manager) error {
 
 // inNamespace asks for turns of the services in a namespace.
 func (s *Services) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
-	names, err := s.Importer.names(ctx)
+	names, err := s.Importer.Names(ctx)
 	if err != nil {
 		return nil
 	}
