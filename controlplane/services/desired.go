@@ -70,7 +70,7 @@ func optional(text string) *string {
 // the API server fills in. True: something changed.
 func (m *Import) derive(s *corev1.Service, i *mcsv1beta1.ServiceImport) bool {
 	before := s.DeepCopy()
-	s.Labels = overlay(s.Labels, labels(types.NamespacedName{Namespace: i.Namespace, Name: i.Name}))
+	s.Labels = overlay(s.Labels, labels(nameOf(i)))
 	s.OwnerReferences = ownedBy(i)
 	if !m.samePorts(s.Spec.Ports) {
 		s.Spec.Ports = nil

@@ -169,7 +169,7 @@ func (p *slicePlan) keep(s share, slice *discoveryv1.EndpointSlice, ports []disc
 
 // make makes another one.
 func (p *slicePlan) make(s share, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) {
-	base := DerivedName(types.NamespacedName{Namespace: p.owner.Namespace, Name: p.owner.Name}) + "-" + string(s.cluster.Identity)[:8]
+	base := DerivedName(nameOf(p.owner)) + "-" + string(s.cluster.Identity)[:8]
 	name := base
 	for n := 1; p.taken[name]; n++ {
 		name = fmt.Sprintf("%s-%d", base, n)
@@ -185,7 +185,7 @@ func (p *slicePlan) make(s share, ports []discoveryv1.EndpointPort, endpoints []
 
 func (p *slicePlan) fill(slice *discoveryv1.EndpointSlice, s share, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) {
 	slice.Labels = overlay(slice.Labels, map[string]string{
-		discoveryv1.LabelServiceName:  DerivedName(types.NamespacedName{Namespace: p.owner.Namespace, Name: p.owner.Name}),
+		discoveryv1.LabelServiceName:  DerivedName(nameOf(p.owner)),
 		discoveryv1.LabelManagedBy:    ManagedBy,
 		LabelManagedBy:                ManagedBy,
 		mcsv1beta1.LabelServiceName:   p.owner.Name,
@@ -198,6 +198,10 @@ func (p *slicePlan) fill(slice *discoveryv1.EndpointSlice, s share, ports []disc
 	if endpoints == nil {
 		slice.Endpoints = []discoveryv1.Endpoint{} // the field must be there
 	}
+}
+
+func nameOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // same compares objects without telling nil from empty.
