@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weft-fabric/weft/apis/crds"
+	"github.com/weft-fabric/weft/apis/crds/multicluster"
 )
 
 // The prefix all: takes in _helpers.tpl too.
@@ -21,7 +22,7 @@ import (
 var files embed.FS
 
 // Load returns the chart. Its CRDs are those of apis/crds, which exist only
-// there.
+// there; Helm installs only those that the cluster does not have.
 func Load() (*helmchart.Chart, error) {
 	sources, err := fs.Sub(files, "weft")
 	if err != nil {
@@ -32,6 +33,9 @@ func Load() (*helmchart.Chart, error) {
 		return nil, fmt.Errorf("read embedded chart: %w", err)
 	}
 	if buffered, err = read(buffered, crds.Files, "crds/"); err != nil {
+		return nil, fmt.Errorf("read embedded CRDs: %w", err)
+	}
+	if buffered, err = read(buffered, multicluster.Files, "crds/"); err != nil {
 		return nil, fmt.Errorf("read embedded CRDs: %w", err)
 	}
 	loaded, err := loader.LoadFiles(buffered)

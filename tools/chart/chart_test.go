@@ -19,7 +19,7 @@ const version = "v1.37.2"
 func TestRenderOrdersObjectsForOneByOneApply(t *testing.T) {
 	m, err := Render(map[string]any{"fabric": map[string]any{"clusterID": "a"}}, version)
 	require.NoError(t, err)
-	require.Len(t, m.CRDs, 6)
+	require.Len(t, m.CRDs, 8)
 	for _, object := range m.Objects {
 		require.GreaterOrEqual(t, rank(object.GetKind()), 0, "kind %s has no place in the install order", object.GetKind())
 	}
@@ -124,6 +124,25 @@ func TestRenderGrantsTheControllerItsKinds(t *testing.T) {
 	convert(t, find(t, m, "ValidatingAdmissionPolicyBinding", "weft-foreigncluster-maker"), &binding)
 	require.Equal(t, policy.Name, binding.Spec.PolicyName)
 	require.Equal(t, []admissionv1.ValidationAction{admissionv1.Deny}, binding.Spec.ValidationActions)
+}
+
+// The controller may write Services and EndpointSlices anywhere, because imports
+// are in users' namespaces; a policy keeps it to those that it made.
+func TestRenderKeepsTheControllerOffUsersServices(t *testing.T) {
+	m, err := Render(nil, version)
+	require.NoError(t, err)
+	var policy admissionv1.ValidatingAdmissionPolicy
+	convert(t, find(t, m, "ValidatingAdmissionPolicy", "weft-derived"), &policy)
+	require.Equal(t, admissionv1.Fail, *policy.Spec.FailurePolicy)
+	var covered []string
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		require.ElementsMatch(t, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}, rule.Operations)
+		covered = append(covered, rule.Resources...)
+	}
+	require.ElementsMatch(t, []string{"services", "endpointslices", "serviceimports"}, covered)
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	convert(t, find(t, m, "ValidatingAdmissionPolicyBinding", "weft-derived"), &binding)
+	require.Equal(t, policy.Name, binding.Spec.PolicyName)
 }
 
 func checkSecretRule(t *testing.T, object *unstructured.Unstructured, rule rbacv1.PolicyRule, named map[string]bool) {
