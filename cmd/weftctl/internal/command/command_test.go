@@ -46,6 +46,9 @@ func TestWrongCommandLines(t *testing.T) {
 		"accept and grant":   {[]string{"access", "b", "--accept", "--pods", "All"}, "--accept goes without other grants"},
 		"access of two":      {[]string{"access", "a", "b"}, "at most one name"},
 		"unpeer two at once": {[]string{"unpeer", "a", "b"}, "got 2 arguments"},
+		"dns what":           {[]string{"dns", "enabel"}, "takes enable, disable or check"},
+		"dns of what":        {[]string{"dns", "check", "--configmap", "coredns"}, "not NAMESPACE/NAME"},
+		"dns wait":           {[]string{"dns", "enable", "--wait", "-1s"}, "less than nothing"},
 		"peer only of whom":  {[]string{"unpeer", "a", "--peer-only"}, "--peer-kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

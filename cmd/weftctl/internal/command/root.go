@@ -92,7 +92,7 @@ Exit codes: 0 it is done or all is well; 1 something is wrong, the message says 
 		return usageError{fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newInstall(env), newUninstall(env), newPeer(env), newUnpeer(env), newRecord(env), newAccess(env), newStatus(env), newChart(env), newVersion(env), newSweep())
+	root.AddCommand(newInstall(env), newUninstall(env), newPeer(env), newUnpeer(env), newRecord(env), newAccess(env), newStatus(env), newDNS(env), newChart(env), newVersion(env), newSweep())
 	return root
 }
 

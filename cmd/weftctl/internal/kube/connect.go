@@ -43,6 +43,8 @@ func (a Access) contextFlag() string    { return "--" + a.FlagPrefix + "context"
 // Cluster is a connection to the API server of one cluster.
 type Cluster struct {
 	client.Client
+	// Config of the connection, for other clients.
+	Config *rest.Config
 	// Host is the API server's URL, for messages.
 	Host string
 	// Version of Kubernetes, such as v1.37.2.
@@ -88,7 +90,7 @@ func Connect(ctx context.Context, access Access) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server at %s: %w", config.Host, err)
 	}
-	return &Cluster{Client: c, Host: config.Host, Version: info.GitVersion}, ctx.Err()
+	return &Cluster{Client: c, Config: config, Host: config.Host, Version: info.GitVersion}, ctx.Err()
 }
 
 func restConfig(access Access) (*rest.Config, error) {

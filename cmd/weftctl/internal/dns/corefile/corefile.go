@@ -80,6 +80,15 @@ func (f *File) Enable(server netip.Addr, force bool) (string, error) {
 	return text, nil
 }
 
+// Block returns what Enable writes, without anything around it.
+func (f *File) Block(server netip.Addr) (string, error) {
+	listeners, err := f.listeners()
+	if err != nil {
+		return "", err
+	}
+	return render(listeners, server, newline(f.text)), nil
+}
+
 // Disable returns the text without Weft's block.
 func (f *File) Disable(force bool) (string, error) {
 	if f.own == nil {
