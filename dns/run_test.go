@@ -100,7 +100,7 @@ func (p *process) ask(t *testing.T) int {
 // Alive from the start, ready once the zone is known; when it is to stop, not
 // ready but answering, until the lame duck's time is over.
 func TestLife(t *testing.T) {
-	p := start(t, 300*time.Millisecond)
+	p := start(t, 2*time.Second)
 	p.awaitReady(t, http.StatusServiceUnavailable)
 	status, _ := get(p.options.HealthBind, "/healthz")
 	require.Equal(t, http.StatusOK, status)

@@ -49,7 +49,7 @@ func server(ctx context.Context, c client.Reader) (netip.Addr, error) {
 	}
 	address, err := netip.ParseAddr(service.Spec.ClusterIP)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("Service %s has the ClusterIP %q, which is no address: repair it by `weftctl install`", serverName, service.Spec.ClusterIP)
+		return netip.Addr{}, fmt.Errorf("service %s has the ClusterIP %q, which is no address: repair it by `weftctl install`", serverName, service.Spec.ClusterIP)
 	}
 	return address, nil
 }
