@@ -16,8 +16,11 @@ import (
 // ReasonNotOurs: an object that somebody else made is in the way.
 const ReasonNotOurs = "NotManagedByWeft"
 
-// ours reports whether Weft made an object.
-func ours(object metav1.Object) bool { return object.GetLabels()[LabelManagedBy] == ManagedBy }
+// ours reports whether an object belongs to an import that Weft made.
+func ours(object metav1.Object) bool {
+	labels := object.GetLabels()
+	return labels[LabelManagedBy] == ManagedBy && labels[mcsv1beta1.LabelServiceName] != ""
+}
 
 // labels of what belongs to an import.
 func labels(name types.NamespacedName) map[string]string {

@@ -73,7 +73,7 @@ func invalid(s *corev1.Service) (reason, message string) {
 		return string(mcsv1beta1.ServiceExportReasonNoService), "there is no Service of this name in the namespace"
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return string(mcsv1beta1.ServiceExportReasonInvalidServiceType), "a Service of type ExternalName has no endpoints to export: export the Service that it names"
-	case s.Labels[LabelManagedBy] == ManagedBy:
+	case ours(s):
 		return string(mcsv1beta1.ServiceExportReasonInvalidServiceType), "the Service is derived from imports: export the one in its own cluster"
 	case len(s.Spec.Ports) > channel.MaxServicePorts:
 		return ReasonInvalidPorts, fmt.Sprintf("the Service has %d ports; at most %d can be exported", len(s.Spec.Ports), channel.MaxServicePorts)

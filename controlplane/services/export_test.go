@@ -55,7 +55,7 @@ func TestAssessRefuses(t *testing.T) {
 	}{
 		{nil, "NoService", ""},
 		{service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }), "InvalidServiceType", ""},
-		{service(func(s *corev1.Service) { s.Labels = map[string]string{LabelManagedBy: ManagedBy} }), "InvalidServiceType", ""},
+		{service(func(s *corev1.Service) { s.Labels = labels(nameOf(owner)) }), "InvalidServiceType", ""},
 		{service(func(s *corev1.Service) { s.Spec.Ports = nil }), "InvalidPorts", ""},
 		{service(func(s *corev1.Service) { s.Spec.Ports = make([]corev1.ServicePort, 101) }), "InvalidPorts", ""},
 		{service(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }), "Valid", "HeadlessNotSupported"},

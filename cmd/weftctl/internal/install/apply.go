@@ -23,7 +23,7 @@ const crdLimit = 30 * time.Second
 func Apply(ctx context.Context, c client.Client, m chart.Manifests, progress wait.Progress) error {
 	progress(fmt.Sprintf("applying %d CRDs", len(m.CRDs)))
 	for _, object := range m.CRDs {
-		if err := apply(ctx, c, object); err != nil {
+		if err := applyCRD(ctx, c, object, progress); err != nil {
 			return err
 		}
 	}

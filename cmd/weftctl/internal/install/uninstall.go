@@ -48,6 +48,9 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 	if err != nil {
 		return left, err
 	}
+	if manifests.CRDs, err = ownCRDs(ctx, c, manifests.CRDs); err != nil {
+		return left, err
+	}
 	if left.Connections, err = withdrawAll(ctx, c, force, progress); err != nil {
 		return left, err
 	}
@@ -63,6 +66,9 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 	}
 	left.Nodes = union(left.Nodes, nodesOf(stuck))
 	if err := removeWorkloads(ctx, c, manifests, force, progress); err != nil {
+		return left, err
+	}
+	if err := removeImports(ctx, c, progress); err != nil {
 		return left, err
 	}
 	swept, err := sweep(ctx, c, manifests, progress)
