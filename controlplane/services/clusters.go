@@ -40,17 +40,18 @@ func Reached(fc *v1alpha1.ForeignCluster) Reach {
 }
 
 // counted lists the foreign clusters that services are exchanged with: one object
-// for each identity, by name.
+// for each identity, by name. They are the cache's own, not to be changed.
 func counted(ctx context.Context, reader client.Reader) ([]v1alpha1.ForeignCluster, error) {
 	var list v1alpha1.ForeignClusterList
-	if err := reader.List(ctx, &list); err != nil {
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	var out []v1alpha1.ForeignCluster
 	seen := map[v1alpha1.Identity]bool{}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.ForeignCluster) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range list.Items {
-		fc := &list.Items[i]
+	items := slices.Clone(list.Items)
+	slices.SortFunc(items, func(a, b v1alpha1.ForeignCluster) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range items {
+		fc := &items[i]
 		if !counts(fc) || seen[fc.Spec.Identity] {
 			continue
 		}

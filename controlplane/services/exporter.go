@@ -41,6 +41,9 @@ type Exporter struct {
 	Known func()
 
 	book *book
+	// around is what the last turn of all found: whatever changes it asks for
+	// another one.
+	around *surroundings
 	// told are the clusters that are told anything.
 	told map[v1alpha1.Identity]bool
 }
@@ -51,6 +54,12 @@ func (x *Exporter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 }
 
 func (x *Exporter) reconcile(ctx context.Context, request ctrl.Request) error {
+	if request.Name != "" {
+		if x.around == nil {
+			return nil // the turn of all covers it
+		}
+		return x.one(ctx, x.around, request.NamespacedName)
+	}
 	config, err := fabric(ctx, x.Client)
 	if err != nil || config == nil {
 		return err // it comes, and asks for all
@@ -59,16 +68,10 @@ func (x *Exporter) reconcile(ctx context.Context, request ctrl.Request) error {
 	if err != nil {
 		return err
 	}
-	if request.Name == "" {
-		return x.all(ctx, s)
-	}
-	if !x.book.isKnown() {
-		return nil // the request for all covers it
-	}
-	return x.one(ctx, s, request.NamespacedName)
+	return x.all(ctx, s)
 }
 
-// surroundings is what one turn looks at beside the exports.
+// surroundings is what turns look at beside the exports.
 type surroundings struct {
 	peers     []v1alpha1.ForeignCluster
 	addresses Addresses
@@ -81,10 +84,10 @@ func (x *Exporter) read(ctx context.Context, config *v1alpha1.FabricConfig) (*su
 	}
 	var fabricNodes v1alpha1.FabricNodeList
 	var nodes corev1.NodeList
-	if err := x.Client.List(ctx, &fabricNodes); err != nil {
+	if err := x.Client.List(ctx, &fabricNodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list fabric nodes: %w", err)
 	}
-	if err := x.Client.List(ctx, &nodes); err != nil {
+	if err := x.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return &surroundings{peers: peers, addresses: AddressesOf(config.Status.Networks, fabricNodes.Items, nodes.Items)}, nil
@@ -100,6 +103,9 @@ func (x *Exporter) all(ctx context.Context, s *surroundings) error {
 	exported := map[types.NamespacedName]Exported{}
 	for i := range list.Items {
 		export := &list.Items[i]
+		if !export.DeletionTimestamp.IsZero() {
+			continue
+		}
 		name := client.ObjectKeyFromObject(export)
 		e, err := x.assess(ctx, export, s)
 		if err != nil {
@@ -115,12 +121,16 @@ func (x *Exporter) all(ctx context.Context, s *surroundings) error {
 		x.Changed(name)
 	}
 	x.tellAll(s, exported)
+	x.around = s
 	if first {
 		x.Known()
 	}
 	for i := range list.Items {
-		name := client.ObjectKeyFromObject(&list.Items[i])
-		if err := x.state(ctx, &list.Items[i], found[name], s); err != nil {
+		e, ok := found[client.ObjectKeyFromObject(&list.Items[i])]
+		if !ok {
+			continue
+		}
+		if err := x.state(ctx, &list.Items[i], e, s); err != nil {
 			return err
 		}
 	}
@@ -221,7 +231,8 @@ func (x *Exporter) state(ctx context.Context, export *mcsv1beta1.ServiceExport, 
 	return nil
 }
 
-// ready says whom the service is exported to.
+// ready says whom the service is exported to. Where there was no room for it, it
+// tries again.
 func (x *Exporter) ready(name types.NamespacedName, e Exported, peers []v1alpha1.ForeignCluster) metav1.Condition {
 	var to, refused []string
 	for i := range peers {

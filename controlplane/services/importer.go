@@ -167,7 +167,7 @@ func (r *Importer) supplies(ctx context.Context, config *v1alpha1.FabricConfig, 
 		return nil, err
 	}
 	var neighbors v1alpha1.NeighborList
-	if err := r.Client.List(ctx, &neighbors); err != nil {
+	if err := r.Client.List(ctx, &neighbors, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list neighbors: %w", err)
 	}
 	for i := range clusters {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,6 +36,12 @@ const (
 	crdPause = 5 * time.Second
 	// reportAfter gathers what became of many services into one write.
 	reportAfter = 2 * time.Second
+	// A peer may have this many of its services looked at in a second, after a burst
+	// of as many as it may have: each look may write several objects. What changes
+	// faster is looked at later, after paceMost at the latest, the newest state only.
+	paceRate  = 20
+	paceBurst = channel.MaxServices
+	paceMost  = time.Minute
 )
 
 // Services is both halves, and what wakes them from outside of the API server's
@@ -46,12 +53,14 @@ type Services struct {
 
 	mu               sync.Mutex
 	exports, imports workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// paces by peer.
+	paces map[v1alpha1.Identity]*rate.Limiter
 }
 
 // New wires the two halves. Channels are set before they run.
 func New(c client.Client, self v1alpha1.Identity, log *slog.Logger) *Services {
 	b := &book{exported: map[types.NamespacedName]Exported{}}
-	s := &Services{Log: log}
+	s := &Services{Log: log, paces: map[v1alpha1.Identity]*rate.Limiter{}}
 	s.Exporter = &Exporter{Client: c, book: b, Changed: s.Again, Known: func() { s.Again(types.NamespacedName{}) }}
 	s.Importer = &Importer{Client: c, Self: self, Reach: Reached, book: b, Again: s.Again, Report: s.report}
 	return s
@@ -80,13 +89,17 @@ func (s *Services) report(cluster string) {
 }
 
 // ChannelChanged takes what has changed of a peer's services. It never blocks.
-func (s *Services) ChannelChanged(_ v1alpha1.Identity, e channel.ServiceEvent) {
+func (s *Services) ChannelChanged(id v1alpha1.Identity, e channel.ServiceEvent) {
 	switch {
 	case e.Heard && e.All:
 		s.Again(types.NamespacedName{})
 	case e.Heard:
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		for _, name := range e.Names {
-			s.Again(name)
+			if wait := s.pace(id); s.imports != nil {
+				s.imports.AddAfter(reconcile.Request{NamespacedName: name}, wait)
+			}
 		}
 	default:
 		s.mu.Lock()
@@ -97,6 +110,21 @@ func (s *Services) ChannelChanged(_ v1alpha1.Identity, e channel.ServiceEvent) {
 			}
 		}
 	}
+}
+
+// pace says how long a peer's next service has to wait. The queue holds each name
+// once, with the shortest wait.
+func (s *Services) pace(id v1alpha1.Identity) time.Duration {
+	if s.paces[id] == nil {
+		s.paces[id] = rate.NewLimiter(paceRate, paceBurst)
+	}
+	reservation := s.paces[id].Reserve()
+	wait := reservation.Delay()
+	if wait > paceMost {
+		reservation.Cancel()
+		return paceMost
+	}
+	return wait
 }
 
 // Start implements manager.Runnable: it adds the controllers once the API server

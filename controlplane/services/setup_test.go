@@ -1,0 +1,105 @@
+package services
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/channel"
+)
+
+func connectedAs(status metav1.ConditionStatus, reason string) *v1alpha1.ForeignCluster {
+	fc := &v1alpha1.ForeignCluster{}
+	fc.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionConnected, Status: status, Reason: reason}}
+	return fc
+}
+
+// Only what probes have found takes endpoints away.
+func TestReached(t *testing.T) {
+	for _, test := range []struct {
+		status metav1.ConditionStatus
+		reason string
+		reach  Reach
+	}{
+		{metav1.ConditionTrue, "LinksUp", ReachUp},
+		{metav1.ConditionTrue, "ThroughHub", ReachUp},
+		{metav1.ConditionFalse, "LinksDown", ReachDown},
+		{metav1.ConditionFalse, "PeerLeft", ReachDown},
+		{metav1.ConditionFalse, "Probing", ReachUnknown},
+		{metav1.ConditionFalse, "NotReady", ReachUnknown},
+		{metav1.ConditionFalse, "FabricNotReady", ReachUnknown},
+		{metav1.ConditionUnknown, "MeasurementsUnreadable", ReachUnknown},
+	} {
+		require.Equal(t, test.reach, Reached(connectedAs(test.status, test.reason)), test.reason)
+	}
+	require.Equal(t, ReachUnknown, Reached(&v1alpha1.ForeignCluster{}))
+	// What is not known stands as it was.
+	r := &Importer{Reach: Reached}
+	down, unread := connectedAs(metav1.ConditionFalse, "LinksDown"), connectedAs(metav1.ConditionUnknown, "MeasurementsUnreadable")
+	require.Equal(t, ReachUnknown, r.reach(unread))
+	require.Equal(t, ReachDown, r.reach(down))
+	require.Equal(t, ReachDown, r.reach(unread))
+}
+
+// Of all that is watched, what matters to services asks for a turn, and the rest,
+// which changes often, does not.
+func TestChanges(t *testing.T) {
+	fc := connectedAs(metav1.ConditionTrue, "LinksUp")
+	figures, down, access := fc.DeepCopy(), fc.DeepCopy(), fc.DeepCopy()
+	figures.Status.Paths = []v1alpha1.PathStatus{{RTTMicroseconds: 7}}
+	down.Status.Conditions[0].Status, down.Status.Conditions[0].Reason = metav1.ConditionFalse, "LinksDown"
+	access.Spec.Access.Services.ExportNamespaces = []string{"shop"}
+	node, heartbeat, moved := &corev1.Node{}, &corev1.Node{}, &corev1.Node{}
+	heartbeat.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	moved.Status.Addresses = []corev1.NodeAddress{{Address: "192.0.2.1"}}
+	views := &v1alpha1.Neighbor{Spec: v1alpha1.NeighborSpec{Networks: []v1alpha1.ViewNetwork{{Name: "pods"}}}}
+	rows := &v1alpha1.Neighbor{Spec: v1alpha1.NeighborSpec{Rows: []v1alpha1.Row{{OwnGateway: 1}}}}
+	fabric := &v1alpha1.FabricNode{Spec: v1alpha1.FabricNodeSpec{FabricAddress: "100.64.0.1"}}
+	pods := &v1alpha1.FabricNode{Status: v1alpha1.FabricNodeStatus{PodPrefixes: []v1alpha1.CIDR{"10.0.0.1/32"}}}
+	for i, test := range []struct {
+		of            func(client.Object) any
+		before, after client.Object
+		passes        bool
+	}{
+		{standingOf, fc, figures, false}, {standingOf, fc, down, true}, {standingOf, fc, access, true},
+		{policyOf, fc, down, false}, {policyOf, fc, access, true},
+		{addressesOf, node, heartbeat, false}, {addressesOf, node, moved, true},
+		{viewsOf, &v1alpha1.Neighbor{}, rows, false}, {viewsOf, &v1alpha1.Neighbor{}, views, true},
+		{fabricAddressOf, &v1alpha1.FabricNode{}, pods, false}, {fabricAddressOf, &v1alpha1.FabricNode{}, fabric, true},
+		{networksOf, &v1alpha1.FabricConfig{}, &v1alpha1.FabricConfig{Status: v1alpha1.FabricConfigStatus{Record: "x"}}, false},
+		{goingOf, &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}}}, true},
+	} {
+		require.Equal(t, test.passes, changes(test.of).Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}), "%d", i)
+		require.True(t, changes(test.of).Create(event.CreateEvent{Object: test.after}))
+	}
+}
+
+// A peer whose services change faster than is allowed waits; another one does
+// not.
+func TestPace(t *testing.T) {
+	s := New(nil, "", slog.New(slog.DiscardHandler))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	s.imports = queue
+	tell := func(id v1alpha1.Identity, n int) {
+		for i := range n {
+			s.ChannelChanged(id, channel.ServiceEvent{Heard: true, Names: []types.NamespacedName{{Namespace: "shop", Name: fmt.Sprint("s", i)}}})
+		}
+	}
+	tell("hostile", 5*paceBurst)
+	require.Equal(t, paceBurst, queue.Len(), "each name is there once")
+	require.Greater(t, s.pace("hostile"), 30*time.Second)
+	require.LessOrEqual(t, s.pace("hostile"), paceMost)
+	require.Zero(t, s.pace("other"))
+}
