@@ -26,6 +26,13 @@ import (
 
 var web = types.NamespacedName{Namespace: "shop", Name: "web"}
 
+// servicesAPI makes an API server know the kinds of services.
+func servicesAPI(t *testing.T, scheme *runtime.Scheme) []client.Object {
+	t.Helper()
+	require.NoError(t, mcsv1beta1.Install(scheme))
+	return []client.Object{&mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceImport{}}
+}
+
 // allocate does what the API server does with a Service.
 func allocate(object client.Object) {
 	if s, ok := object.(*corev1.Service); ok && s.Spec.ClusterIP == "" {

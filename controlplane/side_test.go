@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/apis/agent"
 	apiidentity "github.com/weft-fabric/weft/apis/identity"
@@ -120,10 +119,9 @@ func apiServer(t *testing.T) client.WithWatch {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
-	require.NoError(t, mcsv1beta1.Install(scheme))
 	return fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}, &v1alpha1.ForeignClusterConnection{},
-			&mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceImport{}).
+		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}, &v1alpha1.ForeignClusterConnection{}).
+		WithStatusSubresource(servicesAPI(t, scheme)...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 				object.SetUID(uuid.NewUUID())

@@ -32,6 +32,7 @@ type Cluster struct {
 	// AwaitingApproval: an introduction waits for an admin of this cluster.
 	AwaitingApproval bool                        `json:"awaitingApproval"`
 	Pods             v1alpha1.PodAccess          `json:"pods"`
+	Services         v1alpha1.ServicesSpec       `json:"services"`
 	Transit          Transit                     `json:"transit"`
 	UseAsHub         bool                        `json:"useAsHub"`
 	Introductions    v1alpha1.IntroductionPolicy `json:"introductions"`
@@ -101,7 +102,7 @@ func Make(own v1alpha1.ClusterID, clusters []v1alpha1.ForeignCluster) Listing {
 		listing.Clusters = append(listing.Clusters, Cluster{
 			Name: fcl.Name, ClusterID: fcl.Status.ClusterID, Identity: fcl.Spec.Identity, Origin: originOf(fcl),
 			Direct: fcl.Spec.Direct(), AwaitingApproval: !fcl.Spec.IsAccepted(),
-			Pods: least.Pods, Transit: transitOf(fcl, clusters), UseAsHub: least.Transit.UseAsHub,
+			Pods: least.Pods, Services: least.Services, Transit: transitOf(fcl, clusters), UseAsHub: least.Transit.UseAsHub,
 			Introductions: least.Introductions, Introduced: least.Introduced, Standing: fcl.Status.Introductions,
 			Introduces: introduces(fcl),
 		})

@@ -90,6 +90,8 @@ func TestListingTellsWhoMadeItAndWhatWaits(t *testing.T) {
   identity       id-b
   waits          for approval, before own peers with it directly: weftctl access b --accept
   pods           b may open no flows to own, only answer those of own
+  exports        b is told of no service of own
+  imports        no service of b is imported in own
   transit        b exchanges no traffic with others through own
   hub            own reaches no other cluster through b
   introductions  own refuses the clusters that b introduces
@@ -99,6 +101,8 @@ func TestListingTellsWhoMadeItAndWhatWaits(t *testing.T) {
 c: cluster ID c, made by an admin
   identity       id-c
   pods           c may open flows to all pods of own
+  exports        c is told of no service of own
+  imports        no service of c is imported in own
   transit        c exchanges no traffic with others through own; without effect, since own does not peer with them directly: x
   hub            own reaches other clusters through c, which can read and forge what passes through it
   introductions  own peers directly with a cluster that c introduces once it is accepted (`+"`weftctl access NAME --accept`"+`)

@@ -31,6 +31,9 @@ func (c Cluster) text(w io.Writer, own v1alpha1.ClusterID) {
 		line("waits", fmt.Sprintf("for approval, before %s peers with it directly: weftctl access %s --accept", own, c.Name))
 	}
 	line("pods", peering.PodsGrant(c.Name, own, c.Pods))
+	export, imports := peering.ServicesGrant(c.Name, own, c.Services)
+	line("exports", export)
+	line("imports", imports)
 	line("transit", c.transit(own))
 	line("hub", peering.HubGrant(c.Name, own, c.UseAsHub))
 	line("introductions", peering.IntroductionsGrant(c.Name, own, c.Introductions))

@@ -100,7 +100,7 @@ func TestDryRunPrintsManifests(t *testing.T) {
 			require.Equal(t, map[string]any{"clusterID": "edge", "gateways": map[string]any{"exposure": "None"}}, object.Object["spec"])
 		}
 	}
-	require.Equal(t, 6, kinds["CustomResourceDefinition"])
+	require.Equal(t, 8, kinds["CustomResourceDefinition"])
 	require.Equal(t, 2, kinds["DaemonSet"])
 	require.Equal(t, 1, kinds["FabricConfig"])
 	require.Contains(t, out, "registry.example/weft:1")

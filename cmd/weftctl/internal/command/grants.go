@@ -16,6 +16,7 @@ import (
 type grantFlags struct {
 	prefix                                   string
 	pods, transit, introductions, introduced string
+	exportServices, importServices           string
 	useAsHub                                 bool
 }
 
@@ -32,6 +33,8 @@ func (g *grantFlags) add(cmd *cobra.Command, prefix string) {
 		flags.StringVar(into, prefix+name, "", strings.NewReplacer("SELF", self, "OTHER", other).Replace(usage))
 	}
 	text(&g.pods, "pods", "pods of SELF that OTHER may open flows to: All or None (default All for a new peer)")
+	text(&g.exportServices, "export-services", "services exported in SELF that OTHER is told of: All or None (default All for a new peer)")
+	text(&g.importServices, "import-services", "services exported in OTHER that SELF imports: All or None (default All for a new peer)")
 	text(&g.transit, "transit", "clusters that OTHER may exchange traffic with through SELF: their names there with commas, or all, or none (default none for a new peer)")
 	flags.BoolVar(&g.useAsHub, prefix+"use-as-hub", false, fmt.Sprintf("%s reaches clusters through %s, which can read and forge that traffic", self, other))
 	text(&g.introductions, "introductions", "what SELF does with clusters that OTHER introduces for a direct link: Allow, Ask or Deny (default Deny for a new peer)")
@@ -50,6 +53,12 @@ func (g *grantFlags) read(cmd *cobra.Command) (peering.Grants, error) {
 	}
 	grants.Introductions, err = choice(g.flag("introductions"), g.introductions, v1alpha1.IntroductionAllow, v1alpha1.IntroductionAsk, v1alpha1.IntroductionDeny)
 	if err != nil {
+		return grants, err
+	}
+	if grants.ExportServices, err = choice(g.flag("export-services"), g.exportServices, v1alpha1.ServicesAll, v1alpha1.ServicesNone); err != nil {
+		return grants, err
+	}
+	if grants.ImportServices, err = choice(g.flag("import-services"), g.importServices, v1alpha1.ServicesAll, v1alpha1.ServicesNone); err != nil {
 		return grants, err
 	}
 	if cmd.Flags().Changed(g.prefix + "transit") {

@@ -80,21 +80,39 @@ func plain(access v1alpha1.AccessSpec) map[string]any {
 			fields[name] = value
 		}
 	}
+	services := map[string]any{}
+	for name, value := range map[string]v1alpha1.ServicePolicy{"export": access.Services.Export, "import": access.Services.Import} {
+		if value != "" {
+			services[name] = string(value)
+		}
+	}
+	for name, list := range map[string][]string{"exportNamespaces": access.Services.ExportNamespaces, "importNamespaces": access.Services.ImportNamespaces} {
+		if len(list) > 0 {
+			services[name] = anyOf(list)
+		}
+	}
+	if len(services) > 0 {
+		fields["services"] = services
+	}
 	transit := map[string]any{}
 	if access.Transit.UseAsHub {
 		transit["useAsHub"] = true
 	}
 	if len(access.Transit.Neighbors) > 0 {
-		var neighbors []any
-		for _, neighbor := range access.Transit.Neighbors {
-			neighbors = append(neighbors, neighbor)
-		}
-		transit["neighbors"] = neighbors
+		transit["neighbors"] = anyOf(access.Transit.Neighbors)
 	}
 	if len(transit) > 0 {
 		fields["transit"] = transit
 	}
 	return fields
+}
+
+func anyOf(list []string) []any {
+	out := make([]any, 0, len(list))
+	for _, item := range list {
+		out = append(out, item)
+	}
+	return out
 }
 
 // Known returns the ForeignCluster by which c knows the identity, nil if it

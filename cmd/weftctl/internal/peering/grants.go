@@ -21,6 +21,9 @@ type Grants struct {
 	UseAsHub      *bool
 	Introductions v1alpha1.IntroductionPolicy // empty: not said
 	Introduced    v1alpha1.PodAccess          // empty: not said
+	// ExportServices to the other cluster and ImportServices from it, in all
+	// namespaces or none; empty: not said.
+	ExportServices, ImportServices v1alpha1.ServicePolicy
 }
 
 // Any reports whether anything is said.
@@ -30,6 +33,7 @@ func (g Grants) Any() bool { return len(g.patch()) > 0 }
 func fresh() v1alpha1.AccessSpec {
 	return v1alpha1.AccessSpec{
 		Pods: v1alpha1.PodAccessAll, Introductions: v1alpha1.IntroductionDeny, Introduced: v1alpha1.PodAccessNone,
+		Services: v1alpha1.ServicesSpec{Export: v1alpha1.ServicesAll, Import: v1alpha1.ServicesAll},
 	}
 }
 
@@ -39,6 +43,14 @@ func (g Grants) Over(access v1alpha1.AccessSpec) v1alpha1.AccessSpec {
 	access.Pods = cmp.Or(g.Pods, access.Pods, v1alpha1.PodAccessNone)
 	access.Introductions = cmp.Or(g.Introductions, access.Introductions, v1alpha1.IntroductionDeny)
 	access.Introduced = cmp.Or(g.Introduced, access.Introduced, v1alpha1.PodAccessNone)
+	access.Services.Export = cmp.Or(g.ExportServices, access.Services.Export, v1alpha1.ServicesNone)
+	access.Services.Import = cmp.Or(g.ImportServices, access.Services.Import, v1alpha1.ServicesNone)
+	if g.ExportServices != "" {
+		access.Services.ExportNamespaces = nil
+	}
+	if g.ImportServices != "" {
+		access.Services.ImportNamespaces = nil
+	}
 	if g.Transit != nil {
 		access.Transit.Neighbors = append([]string(nil), g.Transit...) // nil if none
 	}
@@ -53,6 +65,7 @@ func everything(access v1alpha1.AccessSpec) Grants {
 	return Grants{
 		Pods: access.Pods, Transit: append([]string{}, access.Transit.Neighbors...), UseAsHub: &access.Transit.UseAsHub,
 		Introductions: access.Introductions, Introduced: access.Introduced,
+		ExportServices: access.Services.Export, ImportServices: access.Services.Import,
 	}
 }
 
@@ -60,7 +73,7 @@ func everything(access v1alpha1.AccessSpec) Grants {
 // nothing else. A list is replaced as a whole, so what is not named is revoked,
 // whoever granted it.
 func (g Grants) patch() map[string]any {
-	access, transit := map[string]any{}, map[string]any{}
+	access, transit, services := map[string]any{}, map[string]any{}, map[string]any{}
 	if g.Pods != "" {
 		access["pods"] = g.Pods
 	}
@@ -69,6 +82,16 @@ func (g Grants) patch() map[string]any {
 	}
 	if g.Introduced != "" {
 		access["introduced"] = g.Introduced
+	}
+	// The namespaces belong to a policy that is not there any more.
+	if g.ExportServices != "" {
+		services["export"], services["exportNamespaces"] = g.ExportServices, nil
+	}
+	if g.ImportServices != "" {
+		services["import"], services["importNamespaces"] = g.ImportServices, nil
+	}
+	if len(services) > 0 {
+		access["services"] = services
 	}
 	if g.Transit != nil {
 		transit["neighbors"] = append([]string(nil), g.Transit...) // null if none, which removes the list
@@ -88,6 +111,38 @@ func PodsGrant(peer string, own v1alpha1.ClusterID, access v1alpha1.PodAccess) s
 		return fmt.Sprintf("%s may open flows to all pods of %s", peer, own)
 	}
 	return fmt.Sprintf("%s may open no flows to %s, only answer those of %s", peer, own, own)
+}
+
+// ServicesGrant are the clauses that say which exported services the peer is told
+// of, and which of its count in cluster own.
+func ServicesGrant(peer string, own v1alpha1.ClusterID, services v1alpha1.ServicesSpec) (export, imports string) {
+	switch services.Export {
+	case v1alpha1.ServicesAll:
+		export = fmt.Sprintf("%s is told of all services that %s exports", peer, own)
+	case v1alpha1.ServicesSelected:
+		export = fmt.Sprintf("%s is told of the services that %s exports in %s", peer, own, namespaces(services.ExportNamespaces))
+	default:
+		export = fmt.Sprintf("%s is told of no service of %s", peer, own)
+	}
+	switch services.Import {
+	case v1alpha1.ServicesAll:
+		imports = fmt.Sprintf("all services that %s exports are imported in %s", peer, own)
+	case v1alpha1.ServicesSelected:
+		imports = fmt.Sprintf("services that %s exports in %s are imported in %s", peer, namespaces(services.ImportNamespaces), own)
+	default:
+		imports = fmt.Sprintf("no service of %s is imported in %s", peer, own)
+	}
+	return export, imports
+}
+
+func namespaces(names []string) string {
+	switch len(names) {
+	case 0:
+		return "no namespace"
+	case 1:
+		return "namespace " + names[0]
+	}
+	return "namespaces " + strings.Join(names, ", ")
 }
 
 // TransitGrant is the clause that says with whom the peer may exchange traffic
@@ -133,6 +188,13 @@ func IntroducedGrant(peer string, own v1alpha1.ClusterID, access v1alpha1.PodAcc
 // is granted is spoken of.
 func Granted(o Outcome) []string {
 	said := []string{PodsGrant(o.Peer, o.ClusterID, o.Granted.Pods)}
+	export, imports := ServicesGrant(o.Peer, o.ClusterID, o.Granted.Services)
+	if o.Granted.Services.Export != v1alpha1.ServicesNone {
+		said = append(said, export)
+	}
+	if o.Granted.Services.Import != v1alpha1.ServicesNone {
+		said = append(said, imports)
+	}
 	if neighbors := o.Granted.Transit.Neighbors; len(neighbors) > 0 {
 		said = append(said, TransitGrant(o.Peer, o.ClusterID, neighbors))
 	}
