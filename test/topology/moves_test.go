@@ -38,13 +38,6 @@ func awaitMore(t *testing.T, streams []*stream, datagrams int) {
 	}
 }
 
-func requireNoLoss(t *testing.T, streams []*stream) {
-	t.Helper()
-	for _, s := range streams {
-		s.requireNoLoss(t)
-	}
-}
-
 // changeBoth changes the Neighbors that a and b have for each other and waits
 // until every node has them.
 func (m *moves) changeBoth(t *testing.T, change func(x, y *cluster, spec *v1alpha1.NeighborSpec)) {
@@ -121,10 +114,9 @@ func (m *moves) testCut(t *testing.T) {
 	sever(t, m.a.gatewayNode(), m.b.gatewayNode())
 	awaitMore(t, streams, 500)
 	m.awaitBoth(t, 0)
-	for _, s := range streams {
-		sent, lost := s.end(t)
-		t.Logf("%s: %d of %d datagrams lost in a silent cut", s.name, lost, sent)
-		require.LessOrEqual(t, lost, fallbackLimit, "%s: lost are %s", s.name, s.to.missing(sent))
+	for _, o := range end(t, streams) {
+		t.Logf("%s: %d of %d datagrams lost in a silent cut", o.name, o.lost, o.sent)
+		require.LessOrEqual(t, o.lost, fallbackLimit, "%s: lost are %s", o.name, o.to.missing(o.sent))
 	}
 	require.Greater(t, m.crossed(t), crossed)
 	m.talk.awaitMore(t, 50)
@@ -152,11 +144,7 @@ func (m *moves) testDirectOnly(t *testing.T) {
 	}
 	crossed := m.crossed(t)
 	streams = m.streams(t)
-	for _, s := range streams {
-		s.awaitSent(t, 500)
-		sent, lost := s.end(t)
-		require.Equal(t, sent, lost, "%s: all, while the tunnel is down", s.name)
-	}
+	requireAllLost(t, streams, "while the tunnel is down")
 	require.Equal(t, crossed, m.crossed(t), "payload that the hub has forwarded")
 	m.awaitHubPaths(t, 1)
 
@@ -164,10 +152,7 @@ func (m *moves) testDirectOnly(t *testing.T) {
 	m.allow(t, m.b, m.a, v1alpha1.PathAny)
 	streams = m.streams(t)
 	a.eventually(t, "refused what comes through the hub", func() bool { return a.counted(t, "not_accepted") > refused+100 })
-	for _, s := range streams {
-		sent, lost := s.end(t)
-		require.Equal(t, sent, lost, "%s: all, while one side refuses the hub", s.name)
-	}
+	requireAllLost(t, streams, "while one side refuses the hub")
 	m.allow(t, m.a, m.b, v1alpha1.PathAny)
 	m.awaitBoth(t, 0)
 	m.talk.awaitMore(t, 20)
