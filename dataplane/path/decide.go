@@ -117,17 +117,17 @@ func fastest(paths []Path) *Path {
 // first is what to take while nothing is known: what may yet turn out to be up,
 // else anything that policy permits.
 func first(paths []Path) *Path {
-	var any *Path
+	var other *Path
 	for i := range paths {
 		p := &paths[i]
 		if p.silent() {
 			return p
 		}
-		if any == nil && p.Permitted {
-			any = p
+		if other == nil && p.Permitted {
+			other = p
 		}
 	}
-	return any
+	return other
 }
 
 // alternate is the hub path to take if the chosen path fails: the fastest that
