@@ -9,7 +9,6 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
-	"github.com/weft-fabric/weft/controlplane/introduction"
 )
 
 // joined is a trio whose a and b are connected directly by c's connection "ab".
@@ -51,7 +50,7 @@ func TestHubThenDirectThenHub(t *testing.T) {
 	require.EqualValues(t, 80400, sides[0].HubRTTMicroseconds)
 	require.EqualValues(t, 1440, sides[0].MTU)
 	require.NotNil(t, sides[0].Since)
-	require.Contains(t, w.a.condition("c", introduction.ConditionIntroductions), "True AllTaken: ab (cluster b): Accepted")
+	require.Contains(t, w.a.condition("c", v1alpha1.ConditionIntroductions), "True AllTaken: ab (cluster b): Accepted")
 
 	began := time.Now()
 	w.withdraw("ab")
@@ -93,7 +92,7 @@ func TestDeniedThenAllowed(t *testing.T) {
 	w := throughHub(t, v1alpha1.IntroductionDeny)
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Denied/Denied: a denies it: access.introductions of ForeignCluster c is Deny there")
-	require.Contains(t, w.a.condition("c", introduction.ConditionIntroductions), "False NotAllTaken: ab (cluster b): Denied")
+	require.Contains(t, w.a.condition("c", v1alpha1.ConditionIntroductions), "False NotAllTaken: ab (cluster b): Denied")
 	require.False(t, w.a.cluster("b").Spec.Direct())
 	w.a.change("c", func(fc *v1alpha1.ForeignCluster) { fc.Spec.Access.Introductions = v1alpha1.IntroductionAllow })
 	w.untilPhase("ab", "Connected/")
@@ -275,4 +274,49 @@ func TestConnectionBeforeItsClusters(t *testing.T) {
 	w.withdraw("xy")
 	c.turn()
 	require.Nil(t, w.connection("xy"))
+}
+
+// A provider says that it has agreed to Require when its gateways hold the
+// policy, not before.
+func TestRequireIsAcceptedOnceInForce(t *testing.T) {
+	w := throughHub(t, v1alpha1.IntroductionAllow)
+	w.a.lame = true
+	w.join("ab", "a", "b", v1alpha1.ModeRequire)
+	until(t, "b has agreed", func() bool {
+		c := w.connection("ab")
+		return len(c.Status.Sides) == 2 && c.Status.Sides[1].State == "Accepted"
+	}, w.all()...)
+	until(t, "a knows of it", func() bool { return w.a.neighbor("b").Spec.Paths == v1alpha1.PathDirectOnly }, w.all()...)
+	require.Contains(t, w.phase("ab"), "Introduced/AwaitingAnswer: a has not answered yet")
+	w.a.lame = false
+	w.untilPhase("ab", "Connected/")
+}
+
+// A second introducer, which is no hub for them, joins the same pair: its mode
+// counts, and the link outlives the first one's connection.
+func TestTwoIntroducers(t *testing.T) {
+	w := joined(t)
+	d := newSide(t, "d")
+	everyone := append(w.all(), d)
+	for _, s := range []*side{w.a, w.b} {
+		s.connect(d)
+		d.connect(s)
+	}
+	until(t, "d is ready", d.isReady, d)
+	for _, s := range []*side{w.a, w.b} {
+		up := s.foreign(d)
+		up.Spec.Access.Introductions = v1alpha1.IntroductionAllow
+		s.create(up)
+		d.create(d.foreign(s))
+	}
+	w.d = d
+	second := &v1alpha1.ForeignClusterConnection{ObjectMeta: metav1.ObjectMeta{Name: "also"}}
+	second.Spec = v1alpha1.ForeignClusterConnectionSpec{ForeignClusterA: "b", ForeignClusterB: "a", Mode: v1alpha1.ModeRequire}
+	d.create(second)
+	until(t, "the strictest mode wins", w.bothNeighbors(v1alpha1.PathDirectOnly, true), everyone...)
+	require.Equal(t, []string{"c/ab", "d/also"}, w.a.cluster("b").Spec.IntroducedBy)
+	w.withdraw("ab")
+	until(t, "the first is gone", func() bool { return w.connection("ab") == nil && len(w.b.cluster("a").Spec.IntroducedBy) == 1 }, everyone...)
+	require.True(t, w.bothNeighbors(v1alpha1.PathDirectOnly, true)(), "the link stands")
+	require.True(t, w.active("Direct"))
 }

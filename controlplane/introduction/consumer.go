@@ -19,6 +19,7 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/peering"
 	"github.com/weft-fabric/weft/controlplane/turn"
 )
 
@@ -216,9 +217,9 @@ func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.Foreign
 	a.accepted.set(&status.Conditions, v1alpha1.ConditionAccepted, connection.Generation)
 	a.connected.set(&status.Conditions, v1alpha1.ConditionConnected, connection.Generation)
 	if duplicate == "" {
-		meta.RemoveStatusCondition(&status.Conditions, conditionDuplicate)
+		meta.RemoveStatusCondition(&status.Conditions, peering.ConditionDuplicate)
 	} else {
-		yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.message).set(&status.Conditions, conditionDuplicate, connection.Generation)
+		yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.message).set(&status.Conditions, peering.ConditionDuplicate, connection.Generation)
 	}
 	c.mu.Lock()
 	since := now.Sub(c.wrote[connection.Name])

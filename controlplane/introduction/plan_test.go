@@ -434,7 +434,4 @@ func TestLocalName(t *testing.T) {
 	w.says("c", introduce(w.b, "ab"))
 	w.turn()
 	require.Contains(t, w.clusters, "b-"+string(w.b.id[:8]))
-	long := v1alpha1.ClusterID("a123456789012345678901234567890123456789")
-	taken := []v1alpha1.ForeignCluster{{ObjectMeta: metav1.ObjectMeta{Name: string(long)}}}
-	require.Len(t, localName(long, w.b.id, taken), maxLocalName)
 }
