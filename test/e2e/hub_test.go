@@ -309,8 +309,6 @@ func (s *suite) required(t *testing.T) {
 
 	require.NoError(t, s.lab.Cut(ctx, "a", "b"))
 	s.phase(t, connection, v1alpha1.PhaseDegraded, v1alpha1.ReasonDirectDown)
-	cut := stage(t, ctx, journey, "cut", false)
-	require.Positive(t, cut.Lost())
 	s.eachPair(t, ctx, func(pair measure.Pair) error {
 		if tryTCP(ctx, pair) == nil {
 			return fmt.Errorf("%s reaches %s", pair.From, pair.To)
@@ -322,7 +320,7 @@ func (s *suite) required(t *testing.T) {
 	require.NoError(t, s.lab.Heal(ctx, "a", "b"))
 	s.phase(t, connection, v1alpha1.PhaseConnected, "")
 	s.via(t, "")
-	stage(t, ctx, journey, "healing", false)
+	require.Positive(t, stage(t, ctx, journey, "cut", false).Lost())
 	arrive(t, ctx, journey, "healed", true)
 	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
 
