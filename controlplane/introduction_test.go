@@ -32,6 +32,7 @@ func (w *trio) bothNeighbors(policy v1alpha1.PathPolicy, tunnels bool) func() bo
 // A hub tells a and b of each other; then it joins them, and reports what they
 // measure; then it lets go of them, and they are where they were.
 func TestHubThenDirectThenHub(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	require.Equal(t, []string{"c"}, w.a.cluster("b").Spec.ReachedThrough)
 	require.Equal(t, v1alpha1.PodAccessAll, w.a.cluster("b").Spec.Access.Pods, "as granted to those that c makes known")
@@ -80,6 +81,7 @@ func podView(n *v1alpha1.Neighbor) v1alpha1.CIDR {
 
 // The tunnel is cut and heals; both fall back meanwhile.
 func TestDegraded(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.cut = true
 	w.untilPhase("ab", "Degraded/DirectLinkDown: the direct link is not up")
@@ -89,6 +91,7 @@ func TestDegraded(t *testing.T) {
 }
 
 func TestDeniedThenAllowed(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionDeny)
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Denied/Denied: a denies it: access.introductions of ForeignCluster c is Deny there")
@@ -102,6 +105,7 @@ func TestDeniedThenAllowed(t *testing.T) {
 }
 
 func TestAcceptedByAnAdmin(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAsk)
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Introduced/AwaitingApproval: a: an admin has to accept ForeignCluster b there (weftctl access b --accept")
@@ -114,6 +118,7 @@ func TestAcceptedByAnAdmin(t *testing.T) {
 
 // What c alters on the way is refused, with and without a link that stands.
 func TestAlteredRecord(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	w.c.alter = func(list []channel.Introduction) []channel.Introduction {
 		for i := range list {
@@ -135,6 +140,7 @@ func TestAlteredRecord(t *testing.T) {
 
 // a is away while the connection is made.
 func TestUnreachableProvider(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	w.a.stop()
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
@@ -146,6 +152,7 @@ func TestUnreachableProvider(t *testing.T) {
 }
 
 func TestReversedTwin(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.join("ba", "b", "a", v1alpha1.ModeRequire)
 	w.untilPhase("ba", "Failed/Duplicate: ForeignClusterConnection ab joins the same two clusters and is older: delete one of the two")
@@ -162,6 +169,7 @@ func TestReversedTwin(t *testing.T) {
 // A changed mode reaches both ends; Require keeps off the hub also while the
 // tunnel is down; Disabled ends the link and keeps the object.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.mode("ab", v1alpha1.ModeRequire)
 	until(t, "no hub any more", w.bothNeighbors(v1alpha1.PathDirectOnly, true), w.all()...)
@@ -183,6 +191,7 @@ func TestModes(t *testing.T) {
 // a cannot be heard: the connection goes within the bound, b leaves at once, and
 // a when it hears of it.
 func TestDeletionWithoutAProvider(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.a.stop()
 	w.withdraw("ab")
@@ -203,6 +212,7 @@ func TestDeletionWithoutAProvider(t *testing.T) {
 
 // c is switched off, and a's controller restarts: nobody misses them.
 func TestLinkOutlivesItsIntroducer(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.c.stop()
 	before := w.a.neighbor("b").Spec
@@ -224,6 +234,7 @@ func TestLinkOutlivesItsIntroducer(t *testing.T) {
 
 // A lease runs out while c is away, and not before.
 func TestLease(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	connection := w.connection("ab")
 	connection.Spec.Lease = &metav1.Duration{Duration: time.Hour}
@@ -248,6 +259,7 @@ func TestLease(t *testing.T) {
 // Two introducers of one pair share the link; an admin's object is one more
 // reason for it.
 func TestAdminsPeeringOutlivesIntroduction(t *testing.T) {
+	t.Parallel()
 	w := newTrio(t, v1alpha1.IntroductionAllow)
 	w.a.create(w.a.foreign(w.b))
 	w.b.create(w.b.foreign(w.a))
@@ -266,6 +278,7 @@ func TestAdminsPeeringOutlivesIntroduction(t *testing.T) {
 // A connection of clusters that are not there says what to do, and works once
 // they are.
 func TestConnectionBeforeItsClusters(t *testing.T) {
+	t.Parallel()
 	c := newSide(t, "c")
 	w := &trio{c: c}
 	w.join("xy", "x", "y", v1alpha1.ModePrefer)
@@ -279,6 +292,7 @@ func TestConnectionBeforeItsClusters(t *testing.T) {
 // A provider says that it has agreed to Require when its gateways hold the
 // policy, not before.
 func TestRequireIsAcceptedOnceInForce(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	w.a.lame = true
 	w.join("ab", "a", "b", v1alpha1.ModeRequire)
@@ -295,6 +309,7 @@ func TestRequireIsAcceptedOnceInForce(t *testing.T) {
 // A second introducer, which is no hub for them, joins the same pair: its mode
 // counts, and the link outlives the first one's connection.
 func TestTwoIntroducers(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	d := newSide(t, "d")
 	everyone := append(w.all(), d)
