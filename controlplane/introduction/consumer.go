@@ -58,13 +58,7 @@ type Consumer struct {
 func (c *Consumer) Introductions(id v1alpha1.Identity) []channel.Introduction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.outgoing == nil {
-		return nil
-	}
-	if list := c.outgoing[id]; list != nil {
-		return list
-	}
-	return []channel.Introduction{}
+	return c.outgoing[id]
 }
 
 // Reconcile implements reconcile.Reconciler. A request is for the connection of
@@ -86,36 +80,35 @@ func (c *Consumer) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 		return ctrl.Result{}, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	c.publish(outgoing(connections.Items, clusters.Items), clusters.Items)
-	of := func(connection *v1alpha1.ForeignClusterConnection) bool { return connection.Name == request.Name }
-	if request.Namespace != "" {
-		provider := map[string]bool{}
-		for i := range clusters.Items {
-			provider[clusters.Items[i].Name] = string(clusters.Items[i].Spec.Identity) == request.Namespace
-		}
-		of = func(connection *v1alpha1.ForeignClusterConnection) bool {
-			return provider[connection.Spec.ForeignClusterA] || provider[connection.Spec.ForeignClusterB]
-		}
-	}
-	result, found := ctrl.Result{}, false
-	var failures []error
-	for i := range connections.Items {
-		if !of(&connections.Items[i]) {
-			continue
-		}
-		found = true
-		after, err := c.connection(ctx, connections.Items[i].DeepCopy(), connections.Items, clusters.Items)
+	result, failures := ctrl.Result{}, []error{}
+	asked := matching(request, connections.Items, clusters.Items)
+	for _, connection := range asked {
+		after, err := c.connection(ctx, connection.DeepCopy(), connections.Items, clusters.Items)
 		failures = append(failures, err)
-		if result.RequeueAfter == 0 || after.RequeueAfter > 0 && after.RequeueAfter < result.RequeueAfter {
-			result = after
+		if request.Name != "" {
+			result = after // of many, each has its own
 		}
 	}
-	if !found {
+	if len(asked) == 0 {
 		c.forget(request.Name)
 	}
-	if request.Name == "" {
-		result = ctrl.Result{} // each has its own
-	}
 	return result, errors.Join(failures...)
+}
+
+// matching returns the connections that a request is for.
+func matching(request ctrl.Request, connections []v1alpha1.ForeignClusterConnection, clusters []v1alpha1.ForeignCluster) []*v1alpha1.ForeignClusterConnection {
+	provider := map[string]bool{}
+	for i := range clusters {
+		provider[clusters[i].Name] = string(clusters[i].Spec.Identity) == request.Namespace
+	}
+	var out []*v1alpha1.ForeignClusterConnection
+	for i := range connections {
+		c := &connections[i]
+		if c.Name == request.Name || provider[c.Spec.ForeignClusterA] || provider[c.Spec.ForeignClusterB] {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // publish notes what is said to whom, and asks for it to be said.

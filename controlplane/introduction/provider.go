@@ -61,13 +61,7 @@ type Provider struct {
 func (p *Provider) Reports(id v1alpha1.Identity) []channel.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reports == nil {
-		return nil
-	}
-	if list := p.reports[id]; list != nil {
-		return list
-	}
-	return []channel.Report{}
+	return p.reports[id]
 }
 
 // Reconcile implements reconcile.Reconciler; the request says nothing.
@@ -128,10 +122,14 @@ func (p *Provider) read(ctx context.Context) (*scene, error) {
 	var kubeNodes corev1.NodeList
 	var clusters v1alpha1.ForeignClusterList
 	var neighbors v1alpha1.NeighborList
+	if err := p.Client.List(ctx, &clusters); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
 	for what, list := range map[string]client.ObjectList{
-		"fabric configs": &configs, "fabric nodes": &nodes, "nodes": &kubeNodes, "foreign clusters": &clusters, "neighbors": &neighbors,
+		"fabric configs": &configs, "fabric nodes": &nodes, "nodes": &kubeNodes, "neighbors": &neighbors,
 	} {
-		if err := p.Client.List(ctx, list); err != nil {
+		// These are large, and only looked at.
+		if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %s: %w", what, err)
 		}
 	}
