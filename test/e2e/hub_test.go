@@ -305,6 +305,7 @@ func (s *suite) required(t *testing.T) {
 
 	require.NoError(t, s.lab.Cut(ctx, "a", "b"))
 	s.phase(t, connection, v1alpha1.PhaseDegraded, v1alpha1.ReasonDirectDown)
+	wait(t, ctx, rest)
 	s.eachPair(t, ctx, func(pair measure.Pair) error {
 		if tryTCP(ctx, pair) == nil {
 			return fmt.Errorf("%s reaches %s", pair.From, pair.To)
