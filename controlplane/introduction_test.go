@@ -85,7 +85,7 @@ func TestDegraded(t *testing.T) {
 	w := joined(t)
 	w.cut = true
 	w.untilPhase("ab", "Degraded/DirectLinkDown: the direct link is not up")
-	require.True(t, w.active("Hub"))
+	until(t, "both take the hub", func() bool { return w.active("Hub") }, w.all()...)
 	w.cut = false
 	w.untilPhase("ab", "Connected/")
 }
