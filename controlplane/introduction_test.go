@@ -39,7 +39,7 @@ func TestHubThenDirectThenHub(t *testing.T) {
 	view := w.a.neighbor("b").Spec.Networks
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Connected/DirectLinkUp: a and b send to each other over their direct link, RTT 20.1 ms (through a hub 80.4 ms)")
-	require.True(t, w.active("Direct"))
+	w.untilActive("Direct")
 	require.Equal(t, view, w.a.neighbor("b").Spec.Networks, "addresses stay")
 	sides := w.connection("ab").Status.Sides
 	require.Equal(t, "a", sides[0].Name)
@@ -85,7 +85,7 @@ func TestDegraded(t *testing.T) {
 	w := joined(t)
 	w.cut = true
 	w.untilPhase("ab", "Degraded/DirectLinkDown: the direct link is not up")
-	until(t, "both take the hub", func() bool { return w.active("Hub") }, w.all()...)
+	w.untilActive("Hub")
 	w.cut = false
 	w.untilPhase("ab", "Connected/")
 }
@@ -176,7 +176,7 @@ func TestModes(t *testing.T) {
 	w.cut = true
 	w.untilPhase("ab", "Degraded/")
 	require.Contains(t, w.phase("ab"), "spec.mode Require keeps their traffic off the hub meanwhile")
-	require.True(t, w.active("None"))
+	w.untilActive("None")
 	w.mode("ab", v1alpha1.ModePrefer)
 	until(t, "the hub carries", func() bool { return w.active("Hub") }, w.all()...)
 	w.cut = false
@@ -250,7 +250,7 @@ func TestLease(t *testing.T) {
 		w.a.turn()
 		w.b.turn()
 	}
-	require.True(t, w.active("Direct"))
+	w.untilActive("Direct")
 	w.a.later, w.b.later = 95*time.Minute, 95*time.Minute
 	until(t, "the link has ended", w.bothNeighbors(v1alpha1.PathAny, false), w.a, w.b)
 	require.NotNil(t, w.a.cluster("b"), "c is away, and may be a hub again")

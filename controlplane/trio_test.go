@@ -216,6 +216,13 @@ func (w *trio) untilPhase(name, prefix string, sides ...*side) {
 	until(t, name+" is "+prefix, func() bool { return strings.HasPrefix(w.phase(name), prefix) }, sides...)
 }
 
+// untilActive waits until both providers take a path: a phase may follow from
+// the report of one of them.
+func (w *trio) untilActive(path string) {
+	w.c.t.Helper()
+	until(w.c.t, "both take "+path, func() bool { return w.active(path) }, w.all()...)
+}
+
 func (w *trio) withdraw(name string) {
 	w.c.t.Helper()
 	require.NoError(w.c.t, w.c.client.Delete(w.c.t.Context(), w.connection(name)))
