@@ -135,6 +135,11 @@ func (in planInput) entries(fc *v1alpha1.ForeignCluster, wanted []decision, acce
 	return entriesInput{
 		now: in.now, entries: fc.Status.Introductions, wanted: wanted, from: in.from,
 		accepted: accepted, keepsLink: !made, left: made && fc.UID != "" && in.left(fc),
+		moved: func(e v1alpha1.IntroductionStatus) bool {
+			return slices.ContainsFunc(in.decisions, func(d decision) bool {
+				return d.from.identity == e.Identity && d.in.UID == e.UID && d.record != nil && d.record.Identity() != fc.Spec.Identity
+			})
+		},
 		removing: func(e v1alpha1.IntroductionStatus) bool {
 			return made && !slices.Contains(fc.Spec.IntroducedBy, reference(e.Introducer, e.Connection))
 		},

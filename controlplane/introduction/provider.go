@@ -27,6 +27,9 @@ const (
 	lookEvery = 5 * time.Second
 	// agentsPause is that time while agents put something in place.
 	agentsPause = 500 * time.Millisecond
+	// listenFirst is how long a new process listens before it lets a lease run out:
+	// the channels have to come up.
+	listenFirst = 30 * time.Second
 )
 
 // Provider is the half that is introduced: it makes ForeignClusters of the
@@ -48,6 +51,7 @@ type Provider struct {
 	Log   *slog.Logger
 
 	// Used by turns only; lost at restart without harm.
+	began   time.Time
 	records parsed
 	paces   map[v1alpha1.Identity]*pace
 
@@ -82,6 +86,9 @@ func (p *Provider) reconcile(ctx context.Context) (ctrl.Result, error) {
 	s, err := p.read(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if p.began.IsZero() {
+		p.began = p.Now()
 	}
 	p.records.turn()
 	introducers, wait := p.introducers(s.clusters)
@@ -162,7 +169,7 @@ func (p *Provider) introducers(clusters []v1alpha1.ForeignCluster) ([]introducer
 		}
 		out = append(out, introducer{
 			name: fc.Name, identity: id, policy: fc.Spec.Access.Introductions,
-			connected: status.Connected, list: list,
+			connected: status.Connected, list: list, early: list == nil && p.Now().Sub(p.began) < listenFirst,
 		})
 	}
 	p.paces = paces
