@@ -225,7 +225,10 @@ WEFT_INLINE int weft_enter_by(struct weft_packet *packet, const struct weft_link
 	crossing->destination_row = weft_row(crossing->link, WEFT_SIDE_THEIRS, net.cluster, net.network);
 	if (!crossing->destination_row)
 		return -WEFT_NO_DESTINATION_ROW;
-	if (net.cluster != WEFT_SELF && !weft_may_transit(crossing->source_cluster, net.cluster))
+	/* One hub at most, here as well: what a neighbor may send to others does not
+	 * make it trusted with the names of those behind it. */
+	if (net.cluster != WEFT_SELF &&
+	    (crossing->source_cluster != (*link)->cluster || !weft_may_transit(crossing->source_cluster, net.cluster)))
 		return -WEFT_NO_TRANSIT;
 
 	change->source = weft_to_local(crossing->source_row, packet->source, &change->difference);

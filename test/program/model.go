@@ -171,7 +171,7 @@ func (m *model) enter() error {
 	if toRow == nil {
 		return drop(bpfgen.ReasonNoDestination)
 	}
-	if toRow.Cluster != Self && !m.Transit[[2]uint8{fromRow.Cluster, toRow.Cluster}] {
+	if toRow.Cluster != Self && (fromRow.Cluster != m.Links[id].Cluster || !m.Transit[[2]uint8{fromRow.Cluster, toRow.Cluster}]) {
 		return drop(bpfgen.ReasonNoTransit)
 	}
 	isProbe, err := m.checkHost0(m.isNode(fromRow), fromRow, m.isNode(toRow), toRow)
