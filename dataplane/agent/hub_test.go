@@ -162,6 +162,29 @@ func TestForbiddenPathIsLeftFirst(t *testing.T) {
 	b.usesLink(linkHub)
 }
 
+// Policy has closed the hub while no agent ran: traffic has left it before the
+// first plan is applied, for the direct link if there is one.
+func TestClosedHubIsLeftAtRestart(t *testing.T) {
+	for what, c := range map[string]struct {
+		links map[plan.LinkKey]uint16
+		word  uint32
+		want  uint32
+	}{
+		"the direct link is there": {map[plan.LinkKey]uint16{{Cluster: clusterB, RemoteGateway: 1}: 7, {Cluster: clusterC, RemoteGateway: 1}: 9}, 9, 7},
+		"the direct link is new":   {map[plan.LinkKey]uint16{{Cluster: clusterC, RemoteGateway: 1}: 9}, 9, 1},
+		"it is gone from the hub":  {map[plan.LinkKey]uint16{{Cluster: clusterB, RemoteGateway: 1}: 7, {Cluster: clusterC, RemoteGateway: 4}: 9}, 9, 7},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := hubSnapshot()
+			s.Neighbors[0].Spec.Paths = v1alpha1.PathDirectOnly
+			b := start(t, s, with(inForce(c.word)), func(b *bench) { b.executor.links = c.links })
+			b.nextPlan()
+			require.Equal(t, c.want, b.executor.wordsAtApply().Paths[clusterB])
+			require.EqualValues(t, linkHub, b.executor.wordsAtApply().Paths[clusterC], "other clusters' words stand")
+		})
+	}
+}
+
 // The direct link ends: its rows go only after the word has left them.
 func TestLinkIsLeftBeforeItEnds(t *testing.T) {
 	b := start(t, hubSnapshot(), with(inForce(linkDirect)))
@@ -215,6 +238,7 @@ func TestWithoutLeft(t *testing.T) {
 		"Require, direct is up":        {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct, noHub}, directUp: true, hubUp: true, stays: []bool{true, false}},
 		"Require, direct is down":      {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct, noHub}, hubUp: true, stays: []bool{true, false}},
 		"Require, no direct path":      {current: []plan.PathName{hub}, next: []plan.PathName{noHub}, hubUp: true, stays: []bool{false}},
+		"Require, the hub goes too":    {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct}, hubUp: true, stays: []bool{true, false}},
 		"ending, the hub is up":        {current: []plan.PathName{direct, hub}, next: []plan.PathName{noDirect, hub}, directUp: true, hubUp: true, stays: []bool{false, true}},
 		"ending, the hub is down":      {current: []plan.PathName{direct, hub}, next: []plan.PathName{noDirect, hub}, directUp: true, stays: []bool{true, true}},
 		"ending, the hub is new":       {current: []plan.PathName{direct}, next: []plan.PathName{noDirect, hub}, directUp: true, stays: []bool{true}},
@@ -233,7 +257,8 @@ func TestWithoutLeft(t *testing.T) {
 				seen.Paths = append(seen.Paths, result(clusterB, link, state, 20))
 			}
 			before := slices.Clone(c.current)
-			left, some := withoutLeft(c.current, c.next, seen)
+			next := &plan.Names{Paths: c.next, Clusters: []plan.ClusterName{{Index: clusterB, DirectOnly: strings.HasPrefix(what, "Require")}}}
+			left, some := withoutLeft(c.current, next, seen)
 			require.Equal(t, before, c.current)
 			var stays []bool
 			changed := false

@@ -75,4 +75,6 @@ type NodeName struct {
 type ClusterName struct {
 	Neighbor string `json:"neighbor"`
 	Index    int32  `json:"index"`
+	// DirectOnly: no hub may carry its traffic.
+	DirectOnly bool `json:"directOnly,omitempty"`
 }
