@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,8 +51,8 @@ type Consumer struct {
 	mu sync.Mutex
 	// outgoing by provider; nil before the first turn.
 	outgoing map[v1alpha1.Identity][]channel.Introduction
-	// wrote is when the status of a connection was last written.
-	wrote map[string]time.Time
+	// wrote is about the status of each connection, by name.
+	wrote map[string]writing
 }
 
 // Introductions returns what to say to a neighbor, nil if that is not known yet.
@@ -85,8 +86,11 @@ func (c *Consumer) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	for _, connection := range asked {
 		after, err := c.connection(ctx, connection.DeepCopy(), connections.Items, clusters.Items)
 		failures = append(failures, err)
-		if request.Name != "" {
-			result = after // of many, each has its own
+		switch wait := after.RequeueAfter; {
+		case request.Name != "":
+			result = after
+		case wait > 0 && wait < statusEvery: // else each has its own
+			result.RequeueAfter = least(result.RequeueAfter, wait)
 		}
 	}
 	if len(asked) == 0 {
@@ -138,7 +142,8 @@ func (c *Consumer) connection(ctx context.Context, connection *v1alpha1.ForeignC
 	}
 	duplicate := duplicateOf(connection, all)
 	a := assess(connection, duplicate, sides)
-	return ctrl.Result{RequeueAfter: statusEvery}, c.writeStatus(ctx, connection, duplicate, a)
+	again, err := c.writeStatus(ctx, connection, duplicate, a)
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 // sides gathers what is known of the two providers.
@@ -200,8 +205,9 @@ func (c *Consumer) forget(name string) {
 	delete(c.wrote, name)
 }
 
-// writeStatus writes transitions at once, figures now and then.
-func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.ForeignClusterConnection, duplicate string, a assessment) error {
+// writeStatus writes transitions at once, figures now and then, and none too
+// often. It returns when to look again.
+func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.ForeignClusterConnection, duplicate string, a assessment) (time.Duration, error) {
 	now := c.Now()
 	before := connection.Status.DeepCopy()
 	status := &connection.Status
@@ -214,25 +220,36 @@ func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.Foreign
 	} else {
 		yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.message).set(&status.Conditions, peering.ConditionDuplicate, connection.Generation)
 	}
-	c.mu.Lock()
-	since := now.Sub(c.wrote[connection.Name])
-	c.mu.Unlock()
-	if !worthWriting(before, status, since) {
-		return nil
+	wrote := c.writingOf(connection.Name)
+	if !worthWriting(before, status, now.Sub(wrote.at)) {
+		return statusEvery, nil
+	}
+	if !wrote.limit.AllowN(now, 1) {
+		return writeEvery, nil
 	}
 	if err := c.Client.Status().Update(ctx, connection); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of foreign cluster connection %s: %w", connection.Name, err)
+		return 0, fmt.Errorf("write the status of foreign cluster connection %s: %w", connection.Name, err)
 	}
+	wrote.at = now
 	c.mu.Lock()
-	if c.wrote == nil {
-		c.wrote = map[string]time.Time{}
-	}
-	c.wrote[connection.Name] = now
+	c.wrote[connection.Name] = wrote
 	c.mu.Unlock()
 	if before.Phase != status.Phase {
 		c.Log.Info("phase", "connection", connection.Name, "phase", status.Phase, "reason", a.connected.reason, "message", a.connected.message)
 	}
-	return nil
+	return statusEvery, nil
+}
+
+func (c *Consumer) writingOf(name string) writing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrote == nil {
+		c.wrote = map[string]writing{}
+	}
+	if _, known := c.wrote[name]; !known {
+		c.wrote[name] = writing{limit: rate.NewLimiter(rate.Every(writeEvery), writeBurst)}
+	}
+	return c.wrote[name]
 }
 
 // worthWriting reports whether a status differs in more than figures, or in

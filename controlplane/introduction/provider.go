@@ -97,16 +97,26 @@ func (p *Provider) reconcile(ctx context.Context) (ctrl.Result, error) {
 		now: p.Now(), clusters: s.clusters, introducers: introducers, decisions: decisions,
 		parse: p.records.parse, left: p.left,
 	})
-	if s.config == nil || !s.config.DeletionTimestamp.IsZero() {
-		// An uninstalling cluster meets nobody new.
-		changes = slices.DeleteFunc(changes, func(c change) bool { return c.have == nil })
-	}
+	changes = slices.DeleteFunc(changes, func(c change) bool { return c.have == nil && !p.mayMake(s, &c) })
 	clusters, failed := p.apply(ctx, s.clusters, changes)
 	p.report(s, clusters, introducers, decisions)
 	if err := errors.Join(failed, p.state(ctx, clusters, decisions)); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: min(wait, p.pause(clusters))}, nil
+}
+
+// mayMake reports whether to make a ForeignCluster now. An uninstalling cluster
+// meets nobody new, others not too many. What has to wait is looked at anew after
+// lookEvery at the latest.
+func (p *Provider) mayMake(s *scene, c *change) bool {
+	if s.config == nil || !s.config.DeletionTimestamp.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(c.want.Status.Introductions, func(e v1alpha1.IntroductionStatus) bool {
+		pace := p.paces[e.Identity]
+		return pace != nil && pace.make(p.Now())
+	})
 }
 
 // pause is how long to wait without an event: short while the agents' work is

@@ -209,3 +209,35 @@ func TestUninstallingMeetsNobody(t *testing.T) {
 	s.settle()
 	require.Nil(t, s.cluster("b"))
 }
+
+// An introducer that names ever new clusters makes objects slowly.
+func TestMakingIsPaced(t *testing.T) {
+	c := newMember(t, "c")
+	from := &v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c"}}
+	from.Spec = v1alpha1.ForeignClusterSpec{Identity: c.id, Record: c.record, Access: v1alpha1.AccessSpec{Introductions: v1alpha1.IntroductionAsk}}
+	s := newStage(t, from)
+	now := time.Unix(1_800_000_000, 0)
+	s.provider.Now = func() time.Time { return now }
+	known := map[string]bool{}
+	for round := range 10 {
+		var list []channel.Introduction
+		for i := range channel.MaxIntroductions {
+			list = append(list, introduce(newMember(t, fmt.Sprintf("x%d-%d", round, i)), fmt.Sprintf("x%d", i)))
+		}
+		s.says(list...)
+		_, err := s.provider.Reconcile(t.Context(), ctrl.Request{})
+		require.NoError(t, err)
+		var clusters v1alpha1.ForeignClusterList
+		require.NoError(t, s.client.List(t.Context(), &clusters))
+		for i := range clusters.Items {
+			known[clusters.Items[i].Name] = true
+		}
+		require.LessOrEqual(t, len(clusters.Items), channel.MaxIntroductions+1)
+		now = now.Add(changeEvery)
+	}
+	require.LessOrEqual(t, len(known), channel.MaxIntroductions+2)
+	now = now.Add(time.Minute)
+	_, err := s.provider.Reconcile(t.Context(), ctrl.Request{})
+	require.NoError(t, err)
+	require.NotNil(t, s.cluster("x9-0"), "what waited is made later")
+}

@@ -93,8 +93,8 @@ func (f *figures) add(p *agent.Path) {
 	}
 }
 
-// least of two MTUs, of which 0 is not known.
-func least(a, b int32) int32 {
+// least of two MTUs or waits, of which 0 is none.
+func least[T int32 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
