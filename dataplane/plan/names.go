@@ -77,4 +77,6 @@ type ClusterName struct {
 	Index    int32  `json:"index"`
 	// DirectOnly: no hub may carry its traffic.
 	DirectOnly bool `json:"directOnly,omitempty"`
+	// Onward: this gateway forwards other neighbors' traffic to it.
+	Onward bool `json:"onward,omitempty"`
 }
