@@ -78,6 +78,7 @@ WEFT_INLINE int weft_leave_by(struct weft_packet *packet, struct weft_crossing *
 {
 	struct weft_net source_net, destination_net;
 	struct weft_change *change = &crossing->change;
+	const struct weft_link *link;
 	__be32 source;
 
 	if (!weft_view(packet->destination, &destination_net))
@@ -89,7 +90,8 @@ WEFT_INLINE int weft_leave_by(struct weft_packet *packet, struct weft_crossing *
 	crossing->link = weft_path(destination_net.cluster);
 	if (!crossing->link)
 		return -WEFT_NO_PATH;
-	if (!weft_link(crossing->link))
+	link = weft_link(crossing->link);
+	if (!link)
 		return -WEFT_NO_LINK;
 	packet->link = crossing->link;
 	crossing->destination_row = weft_row(crossing->link, WEFT_SIDE_OURS, destination_net.cluster,
@@ -101,8 +103,13 @@ WEFT_INLINE int weft_leave_by(struct weft_packet *packet, struct weft_crossing *
 		return -WEFT_NO_SOURCE;
 	crossing->source_cluster = source_net.cluster;
 	crossing->source_is_node = source_net.flags & WEFT_NET_NODE;
-	if (source_net.cluster != WEFT_SELF && !weft_may_transit(source_net.cluster, destination_net.cluster))
-		return -WEFT_NO_TRANSIT;
+	if (source_net.cluster != WEFT_SELF) {
+		if (!weft_may_transit(source_net.cluster, destination_net.cluster))
+			return -WEFT_NO_TRANSIT;
+		/* One hub at most: two that use each other would pass it to and fro. */
+		if (link->cluster != destination_net.cluster)
+			return -WEFT_NO_PATH;
+	}
 	crossing->source_row = weft_row(crossing->link, WEFT_SIDE_THEIRS, source_net.cluster, source_net.network);
 	if (!crossing->source_row)
 		return -WEFT_NO_SOURCE_ROW;
@@ -218,7 +225,10 @@ WEFT_INLINE int weft_enter_by(struct weft_packet *packet, const struct weft_link
 	crossing->destination_row = weft_row(crossing->link, WEFT_SIDE_THEIRS, net.cluster, net.network);
 	if (!crossing->destination_row)
 		return -WEFT_NO_DESTINATION_ROW;
-	if (net.cluster != WEFT_SELF && !weft_may_transit(crossing->source_cluster, net.cluster))
+	/* One hub at most, here as well: what a neighbor may send to others does not
+	 * make it trusted with the names of those behind it. */
+	if (net.cluster != WEFT_SELF &&
+	    (crossing->source_cluster != (*link)->cluster || !weft_may_transit(crossing->source_cluster, net.cluster)))
 		return -WEFT_NO_TRANSIT;
 
 	change->source = weft_to_local(crossing->source_row, packet->source, &change->difference);
@@ -286,7 +296,7 @@ enum weft_exit {
 
 /* Where a packet goes that has entered, or a negative reason. What leaves by a
  * lane has its TTL and size checked there. A gateway that does not reach the
- * next cluster by a link of its own relays once, to one that does. */
+ * next cluster by a link of its own to it relays once, to one that does. */
 WEFT_INLINE int weft_find_exit(struct __sk_buff *skb, struct weft_packet *packet, struct weft_crossing *crossing,
 			       const struct weft_link **onward)
 {
@@ -294,7 +304,8 @@ WEFT_INLINE int weft_find_exit(struct __sk_buff *skb, struct weft_packet *packet
 
 	if (crossing->destination_cluster != WEFT_SELF) {
 		*onward = weft_link(weft_path(crossing->destination_cluster));
-		if (*onward && weft_reaches(crossing->destination_cluster))
+		if (*onward && (*onward)->cluster == crossing->destination_cluster &&
+		    weft_reaches(crossing->destination_cluster))
 			return WEFT_EXIT_LANE;
 	} else {
 		if (!weft_place(crossing->change.destination, &place))

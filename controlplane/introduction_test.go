@@ -9,7 +9,6 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
-	"github.com/weft-fabric/weft/controlplane/introduction"
 )
 
 // joined is a trio whose a and b are connected directly by c's connection "ab".
@@ -33,13 +32,14 @@ func (w *trio) bothNeighbors(policy v1alpha1.PathPolicy, tunnels bool) func() bo
 // A hub tells a and b of each other; then it joins them, and reports what they
 // measure; then it lets go of them, and they are where they were.
 func TestHubThenDirectThenHub(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	require.Equal(t, []string{"c"}, w.a.cluster("b").Spec.ReachedThrough)
 	require.Equal(t, v1alpha1.PodAccessAll, w.a.cluster("b").Spec.Access.Pods, "as granted to those that c makes known")
 	view := w.a.neighbor("b").Spec.Networks
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Connected/DirectLinkUp: a and b send to each other over their direct link, RTT 20.1 ms (through a hub 80.4 ms)")
-	require.True(t, w.active("Direct"))
+	w.untilActive("Direct")
 	require.Equal(t, view, w.a.neighbor("b").Spec.Networks, "addresses stay")
 	sides := w.connection("ab").Status.Sides
 	require.Equal(t, "a", sides[0].Name)
@@ -51,7 +51,7 @@ func TestHubThenDirectThenHub(t *testing.T) {
 	require.EqualValues(t, 80400, sides[0].HubRTTMicroseconds)
 	require.EqualValues(t, 1440, sides[0].MTU)
 	require.NotNil(t, sides[0].Since)
-	require.Contains(t, w.a.condition("c", introduction.ConditionIntroductions), "True AllTaken: ab (cluster b): Accepted")
+	require.Contains(t, w.a.condition("c", v1alpha1.ConditionIntroductions), "True AllTaken: ab (cluster b): Accepted")
 
 	began := time.Now()
 	w.withdraw("ab")
@@ -81,19 +81,21 @@ func podView(n *v1alpha1.Neighbor) v1alpha1.CIDR {
 
 // The tunnel is cut and heals; both fall back meanwhile.
 func TestDegraded(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.cut = true
 	w.untilPhase("ab", "Degraded/DirectLinkDown: the direct link is not up")
-	require.True(t, w.active("Hub"))
+	w.untilActive("Hub")
 	w.cut = false
 	w.untilPhase("ab", "Connected/")
 }
 
 func TestDeniedThenAllowed(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionDeny)
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Denied/Denied: a denies it: access.introductions of ForeignCluster c is Deny there")
-	require.Contains(t, w.a.condition("c", introduction.ConditionIntroductions), "False NotAllTaken: ab (cluster b): Denied")
+	require.Contains(t, w.a.condition("c", v1alpha1.ConditionIntroductions), "False NotAllTaken: ab (cluster b): Denied")
 	require.False(t, w.a.cluster("b").Spec.Direct())
 	w.a.change("c", func(fc *v1alpha1.ForeignCluster) { fc.Spec.Access.Introductions = v1alpha1.IntroductionAllow })
 	w.untilPhase("ab", "Connected/")
@@ -103,6 +105,7 @@ func TestDeniedThenAllowed(t *testing.T) {
 }
 
 func TestAcceptedByAnAdmin(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAsk)
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
 	w.untilPhase("ab", "Introduced/AwaitingApproval: a: an admin has to accept ForeignCluster b there (weftctl access b --accept")
@@ -115,6 +118,7 @@ func TestAcceptedByAnAdmin(t *testing.T) {
 
 // What c alters on the way is refused, with and without a link that stands.
 func TestAlteredRecord(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	w.c.alter = func(list []channel.Introduction) []channel.Introduction {
 		for i := range list {
@@ -136,6 +140,7 @@ func TestAlteredRecord(t *testing.T) {
 
 // a is away while the connection is made.
 func TestUnreachableProvider(t *testing.T) {
+	t.Parallel()
 	w := throughHub(t, v1alpha1.IntroductionAllow)
 	w.a.stop()
 	w.join("ab", "a", "b", v1alpha1.ModePrefer)
@@ -147,6 +152,7 @@ func TestUnreachableProvider(t *testing.T) {
 }
 
 func TestReversedTwin(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.join("ba", "b", "a", v1alpha1.ModeRequire)
 	w.untilPhase("ba", "Failed/Duplicate: ForeignClusterConnection ab joins the same two clusters and is older: delete one of the two")
@@ -163,13 +169,14 @@ func TestReversedTwin(t *testing.T) {
 // A changed mode reaches both ends; Require keeps off the hub also while the
 // tunnel is down; Disabled ends the link and keeps the object.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.mode("ab", v1alpha1.ModeRequire)
 	until(t, "no hub any more", w.bothNeighbors(v1alpha1.PathDirectOnly, true), w.all()...)
 	w.cut = true
 	w.untilPhase("ab", "Degraded/")
 	require.Contains(t, w.phase("ab"), "spec.mode Require keeps their traffic off the hub meanwhile")
-	require.True(t, w.active("None"))
+	w.untilActive("None")
 	w.mode("ab", v1alpha1.ModePrefer)
 	until(t, "the hub carries", func() bool { return w.active("Hub") }, w.all()...)
 	w.cut = false
@@ -184,6 +191,7 @@ func TestModes(t *testing.T) {
 // a cannot be heard: the connection goes within the bound, b leaves at once, and
 // a when it hears of it.
 func TestDeletionWithoutAProvider(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.a.stop()
 	w.withdraw("ab")
@@ -204,6 +212,7 @@ func TestDeletionWithoutAProvider(t *testing.T) {
 
 // c is switched off, and a's controller restarts: nobody misses them.
 func TestLinkOutlivesItsIntroducer(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	w.c.stop()
 	before := w.a.neighbor("b").Spec
@@ -225,6 +234,7 @@ func TestLinkOutlivesItsIntroducer(t *testing.T) {
 
 // A lease runs out while c is away, and not before.
 func TestLease(t *testing.T) {
+	t.Parallel()
 	w := joined(t)
 	connection := w.connection("ab")
 	connection.Spec.Lease = &metav1.Duration{Duration: time.Hour}
@@ -240,7 +250,7 @@ func TestLease(t *testing.T) {
 		w.a.turn()
 		w.b.turn()
 	}
-	require.True(t, w.active("Direct"))
+	w.untilActive("Direct")
 	w.a.later, w.b.later = 95*time.Minute, 95*time.Minute
 	until(t, "the link has ended", w.bothNeighbors(v1alpha1.PathAny, false), w.a, w.b)
 	require.NotNil(t, w.a.cluster("b"), "c is away, and may be a hub again")
@@ -249,6 +259,7 @@ func TestLease(t *testing.T) {
 // Two introducers of one pair share the link; an admin's object is one more
 // reason for it.
 func TestAdminsPeeringOutlivesIntroduction(t *testing.T) {
+	t.Parallel()
 	w := newTrio(t, v1alpha1.IntroductionAllow)
 	w.a.create(w.a.foreign(w.b))
 	w.b.create(w.b.foreign(w.a))
@@ -267,6 +278,7 @@ func TestAdminsPeeringOutlivesIntroduction(t *testing.T) {
 // A connection of clusters that are not there says what to do, and works once
 // they are.
 func TestConnectionBeforeItsClusters(t *testing.T) {
+	t.Parallel()
 	c := newSide(t, "c")
 	w := &trio{c: c}
 	w.join("xy", "x", "y", v1alpha1.ModePrefer)
@@ -275,4 +287,51 @@ func TestConnectionBeforeItsClusters(t *testing.T) {
 	w.withdraw("xy")
 	c.turn()
 	require.Nil(t, w.connection("xy"))
+}
+
+// A provider says that it has agreed to Require when its gateways hold the
+// policy, not before.
+func TestRequireIsAcceptedOnceInForce(t *testing.T) {
+	t.Parallel()
+	w := throughHub(t, v1alpha1.IntroductionAllow)
+	w.a.lame = true
+	w.join("ab", "a", "b", v1alpha1.ModeRequire)
+	until(t, "b has agreed", func() bool {
+		c := w.connection("ab")
+		return len(c.Status.Sides) == 2 && c.Status.Sides[1].State == "Accepted"
+	}, w.all()...)
+	until(t, "a knows of it", func() bool { return w.a.neighbor("b").Spec.Paths == v1alpha1.PathDirectOnly }, w.all()...)
+	require.Contains(t, w.phase("ab"), "Introduced/AwaitingAnswer: a has not answered yet")
+	w.a.lame = false
+	w.untilPhase("ab", "Connected/")
+}
+
+// A second introducer, which is no hub for them, joins the same pair: its mode
+// counts, and the link outlives the first one's connection.
+func TestTwoIntroducers(t *testing.T) {
+	t.Parallel()
+	w := joined(t)
+	d := newSide(t, "d")
+	everyone := append(w.all(), d)
+	for _, s := range []*side{w.a, w.b} {
+		s.connect(d)
+		d.connect(s)
+	}
+	until(t, "d is ready", d.isReady, d)
+	for _, s := range []*side{w.a, w.b} {
+		up := s.foreign(d)
+		up.Spec.Access.Introductions = v1alpha1.IntroductionAllow
+		s.create(up)
+		d.create(d.foreign(s))
+	}
+	w.d = d
+	second := &v1alpha1.ForeignClusterConnection{ObjectMeta: metav1.ObjectMeta{Name: "also"}}
+	second.Spec = v1alpha1.ForeignClusterConnectionSpec{ForeignClusterA: "b", ForeignClusterB: "a", Mode: v1alpha1.ModeRequire}
+	d.create(second)
+	until(t, "the strictest mode wins", w.bothNeighbors(v1alpha1.PathDirectOnly, true), everyone...)
+	require.Equal(t, []string{"c/ab", "d/also"}, w.a.cluster("b").Spec.IntroducedBy)
+	w.withdraw("ab")
+	until(t, "the first is gone", func() bool { return w.connection("ab") == nil && len(w.b.cluster("a").Spec.IntroducedBy) == 1 }, everyone...)
+	require.True(t, w.bothNeighbors(v1alpha1.PathDirectOnly, true)(), "the link stands")
+	require.True(t, w.active("Direct"))
 }

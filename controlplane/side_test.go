@@ -15,12 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -117,8 +119,10 @@ func newSide(t *testing.T, name string, objects ...client.Object) *side {
 func apiServer(t *testing.T) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	// The fake client's updates cost in proportion to the kinds that it knows.
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, v1alpha1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
 	return fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&v1alpha1.FabricConfig{}, &v1alpha1.FabricNode{}, &v1alpha1.ForeignCluster{}, &v1alpha1.ForeignClusterConnection{}).
 		WithStatusSubresource(servicesAPI(t, scheme)...).
@@ -155,7 +159,7 @@ func (s *side) start() {
 	s.nodes = &nodes.Reconciler{Client: s.client, Now: time.Now}
 	s.fabric = &fabric.Reconciler{Client: s.client, Reader: s.client, Claims: claims, Self: s.self, ChannelEndpoint: s.listener.Addr().String(), Now: time.Now}
 	s.peers = &peering.Reconciler{Client: s.client, Reader: s.client, Claims: claims, Self: s.self.ID, Now: time.Now, Again: func(string) {}}
-	s.poller = &measure.Poller{Gateways: measured(s.client), Ask: agents.Measurements, Changed: func() {}, Interval: 50 * time.Millisecond, Now: time.Now}
+	s.poller = &measure.Poller{Gateways: measured(s.client), Ask: agents.Measurements, Changed: func() {}, Interval: 100 * time.Millisecond, Now: time.Now}
 	s.channels = channel.New(channel.Options{
 		Self: s.self.ID, Certificate: certificate, Timing: quick, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Changed: func(v1alpha1.Identity) {},
@@ -248,6 +252,7 @@ func (s *side) agents() {
 	uninstalling := len(config.Items) == 1 && !config.Items[0].DeletionTimestamp.IsZero()
 	for i := range fabricNodes.Items {
 		n := &fabricNodes.Items[i]
+		before := n.Status.DeepCopy()
 		n.Status.UnderlayAddress, n.Status.UnderlayMTU = s.agent.Address.Addr().String(), 1500
 		n.Status.AgentCertificate = s.agent.Certificate
 		if n.Spec.GatewayID != 0 {
@@ -258,7 +263,9 @@ func (s *side) agents() {
 			n.Status.Applied = applied(neighbors.Items)
 		}
 		meta.SetStatusCondition(&n.Status.Conditions, agentCondition(uninstalling))
-		require.NoError(s.t, s.client.Status().Update(s.t.Context(), n))
+		if !equality.Semantic.DeepEqual(before, &n.Status) {
+			require.NoError(s.t, s.client.Status().Update(s.t.Context(), n))
+		}
 	}
 	s.agent.SetMeasurements(s.measurements(neighbors.Items))
 }

@@ -19,6 +19,8 @@ import (
 // trio is a hub c between a and b, which know nothing of each other.
 type trio struct {
 	a, b, c *side
+	// d, if not nil, is another neighbor of a and b.
+	d *side
 	// cut: the tunnel between a and b carries nothing.
 	cut bool
 }
@@ -57,8 +59,8 @@ func throughHub(t *testing.T, policy v1alpha1.IntroductionPolicy) *trio {
 func (w *trio) all() []*side { return []*side{w.a, w.b, w.c} }
 
 func (w *trio) side(id v1alpha1.Identity) *side {
-	for _, s := range w.all() {
-		if s.self.ID == id {
+	for _, s := range append(w.all(), w.d) {
+		if s != nil && s.self.ID == id {
 			return s
 		}
 	}
@@ -88,6 +90,9 @@ func (w *trio) linked(s *side, other v1alpha1.Identity) bool {
 		return true
 	}
 	far := w.side(other)
+	if far == nil {
+		return false // not one of them yet
+	}
 	back := far.neighborOf(s.self.ID)
 	return back != nil && len(back.Spec.Peers) > 0 && (s == w.c || far == w.c || !w.cut)
 }
@@ -209,6 +214,13 @@ func (w *trio) untilPhase(name, prefix string, sides ...*side) {
 		sides = w.all()
 	}
 	until(t, name+" is "+prefix, func() bool { return strings.HasPrefix(w.phase(name), prefix) }, sides...)
+}
+
+// untilActive waits until both providers take a path: a phase may follow from
+// the report of one of them.
+func (w *trio) untilActive(path string) {
+	w.c.t.Helper()
+	until(w.c.t, "both take "+path, func() bool { return w.active(path) }, w.all()...)
 }
 
 func (w *trio) withdraw(name string) {

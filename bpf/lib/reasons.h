@@ -26,7 +26,7 @@
 	X(NO_SOURCE, DROP, "source is in no network that the fabric knows")                          \
 	X(NO_DESTINATION, DROP, "destination is in no network that the fabric knows")                \
 	X(NOT_REMOTE, DROP, "destination is in a network of our own cluster")                        \
-	X(NO_PATH, DROP, "no link leads to the destination cluster")                                 \
+	X(NO_PATH, DROP, "no link leads to the destination cluster, or in transit none of our own")   \
 	X(NO_LINK, DROP, "the chosen link does not exist on this gateway")                           \
 	X(NO_CLUSTER, DROP, "the destination cluster has no MTU: not set up yet")                    \
 	X(NO_SOURCE_ROW, DROP, "the neighbor has announced no wire prefix for the source's network") \

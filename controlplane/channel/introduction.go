@@ -15,8 +15,10 @@ const (
 	MaxIntroductions = 64
 	// maxRecord in bytes is what identity.ParseRecord reads at most.
 	maxRecord = 16384
-	// maxLease: longer ones are as good as this.
+	// maxLease: longer ones are as good as this. minLease is what the API takes at
+	// least: a deadline is written anew again and again.
 	maxLease = 10 * 365 * 24 * time.Hour
+	minLease = time.Minute
 )
 
 var (
@@ -91,6 +93,8 @@ func decodeIntroduction(in *channelv1.Introduction) (Introduction, error) {
 	if mtu := in.GetMtu(); mtu != 0 {
 		out.MTU = int32(min(max(mtu, minMTU), maxMTU))
 	}
-	out.Lease = time.Duration(min(in.GetLeaseSeconds(), uint64(maxLease/time.Second))) * time.Second
+	if lease := in.GetLeaseSeconds(); lease != 0 {
+		out.Lease = max(time.Duration(min(lease, uint64(maxLease/time.Second)))*time.Second, minLease)
+	}
 	return out, nil
 }

@@ -125,8 +125,9 @@ func TestFiguresAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 576, i.MTU)
 	require.Equal(t, maxLease, i.Lease)
-	i, err = decodeIntroduction(&channelv1.Introduction{Connection: "a", Uid: "1", Record: strings.Repeat("x", 1<<20), Mode: channelv1.Introduction_MODE_PREFER, Mtu: 1 << 31})
+	i, err = decodeIntroduction(&channelv1.Introduction{Connection: "a", Uid: "1", Record: strings.Repeat("x", 1<<20), Mode: channelv1.Introduction_MODE_PREFER, Mtu: 1 << 31, LeaseSeconds: 1})
 	require.NoError(t, err)
+	require.Equal(t, time.Minute, i.Lease)
 	require.EqualValues(t, 65535, i.MTU)
 	require.Less(t, len(i.Record), 400)
 

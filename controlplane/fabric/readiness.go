@@ -17,11 +17,11 @@ import (
 // Reasons of FabricConfig's condition Ready.
 const (
 	ReasonReady          = "Ready"
-	ReasonNetworks       = "NetworksInvalid"
-	ReasonEndpoints      = "EndpointsInvalid"
-	ReasonPoolExhausted  = "PoolExhausted"
-	ReasonNoGateway      = "NoGateway"
-	ReasonAgentsNotReady = "AgentsNotReady"
+	ReasonNetworks       = v1alpha1.ReasonNetworksInvalid
+	ReasonEndpoints      = v1alpha1.ReasonEndpointsInvalid
+	ReasonPoolExhausted  = v1alpha1.ReasonPoolExhausted
+	ReasonNoGateway      = v1alpha1.ReasonNoGateway
+	ReasonAgentsNotReady = v1alpha1.ReasonAgentsNotReady
 	ReasonError          = "Error"
 	ReasonUninstalling   = "Uninstalling"
 )

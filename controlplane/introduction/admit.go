@@ -17,6 +17,8 @@ type introducer struct {
 	connected bool
 	// list is what it says now, nil: nothing since this process began.
 	list []channel.Introduction
+	// early: this process has not listened for long enough to miss it.
+	early bool
 }
 
 // heard reports whether what the introducer says is of now.
@@ -69,7 +71,7 @@ func withdrawn(e *v1alpha1.IntroductionStatus, from *introducer, now time.Time) 
 	case from.list != nil && !lists(from.list, e.UID):
 		return true
 	}
-	return e.State != v1alpha1.IntroductionEnding && e.Expires != nil && !from.heard() && !now.Before(e.Expires.Time)
+	return e.State != v1alpha1.IntroductionEnding && e.Expires != nil && !from.heard() && !from.early && !now.Before(e.Expires.Time)
 }
 
 func lists(list []channel.Introduction, uid string) bool {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/peering"
 	"github.com/weft-fabric/weft/controlplane/turn"
 )
 
@@ -49,21 +51,15 @@ type Consumer struct {
 	mu sync.Mutex
 	// outgoing by provider; nil before the first turn.
 	outgoing map[v1alpha1.Identity][]channel.Introduction
-	// wrote is when the status of a connection was last written.
-	wrote map[string]time.Time
+	// wrote is about the status of each connection, by name.
+	wrote map[string]writing
 }
 
 // Introductions returns what to say to a neighbor, nil if that is not known yet.
 func (c *Consumer) Introductions(id v1alpha1.Identity) []channel.Introduction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.outgoing == nil {
-		return nil
-	}
-	if list := c.outgoing[id]; list != nil {
-		return list
-	}
-	return []channel.Introduction{}
+	return c.outgoing[id]
 }
 
 // Reconcile implements reconcile.Reconciler. A request is for the connection of
@@ -85,36 +81,38 @@ func (c *Consumer) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 		return ctrl.Result{}, fmt.Errorf("list foreign clusters: %w", err)
 	}
 	c.publish(outgoing(connections.Items, clusters.Items), clusters.Items)
-	of := func(connection *v1alpha1.ForeignClusterConnection) bool { return connection.Name == request.Name }
-	if request.Namespace != "" {
-		provider := map[string]bool{}
-		for i := range clusters.Items {
-			provider[clusters.Items[i].Name] = string(clusters.Items[i].Spec.Identity) == request.Namespace
-		}
-		of = func(connection *v1alpha1.ForeignClusterConnection) bool {
-			return provider[connection.Spec.ForeignClusterA] || provider[connection.Spec.ForeignClusterB]
-		}
-	}
-	result, found := ctrl.Result{}, false
-	var failures []error
-	for i := range connections.Items {
-		if !of(&connections.Items[i]) {
-			continue
-		}
-		found = true
-		after, err := c.connection(ctx, connections.Items[i].DeepCopy(), connections.Items, clusters.Items)
+	result, failures := ctrl.Result{}, []error{}
+	asked := matching(request, connections.Items, clusters.Items)
+	for _, connection := range asked {
+		after, err := c.connection(ctx, connection.DeepCopy(), connections.Items, clusters.Items)
 		failures = append(failures, err)
-		if result.RequeueAfter == 0 || after.RequeueAfter > 0 && after.RequeueAfter < result.RequeueAfter {
+		switch wait := after.RequeueAfter; {
+		case request.Name != "":
 			result = after
+		case wait > 0 && wait < statusEvery: // else each has its own
+			result.RequeueAfter = least(result.RequeueAfter, wait)
 		}
 	}
-	if !found {
+	if len(asked) == 0 {
 		c.forget(request.Name)
 	}
-	if request.Name == "" {
-		result = ctrl.Result{} // each has its own
-	}
 	return result, errors.Join(failures...)
+}
+
+// matching returns the connections that a request is for.
+func matching(request ctrl.Request, connections []v1alpha1.ForeignClusterConnection, clusters []v1alpha1.ForeignCluster) []*v1alpha1.ForeignClusterConnection {
+	provider := map[string]bool{}
+	for i := range clusters {
+		provider[clusters[i].Name] = string(clusters[i].Spec.Identity) == request.Namespace
+	}
+	var out []*v1alpha1.ForeignClusterConnection
+	for i := range connections {
+		c := &connections[i]
+		if c.Name == request.Name || provider[c.Spec.ForeignClusterA] || provider[c.Spec.ForeignClusterB] {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // publish notes what is said to whom, and asks for it to be said.
@@ -144,7 +142,8 @@ func (c *Consumer) connection(ctx context.Context, connection *v1alpha1.ForeignC
 	}
 	duplicate := duplicateOf(connection, all)
 	a := assess(connection, duplicate, sides)
-	return ctrl.Result{RequeueAfter: statusEvery}, c.writeStatus(ctx, connection, duplicate, a)
+	again, err := c.writeStatus(ctx, connection, duplicate, a)
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 // sides gathers what is known of the two providers.
@@ -206,8 +205,9 @@ func (c *Consumer) forget(name string) {
 	delete(c.wrote, name)
 }
 
-// writeStatus writes transitions at once, figures now and then.
-func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.ForeignClusterConnection, duplicate string, a assessment) error {
+// writeStatus writes transitions at once, figures now and then, and none too
+// often. It returns when to look again.
+func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.ForeignClusterConnection, duplicate string, a assessment) (time.Duration, error) {
 	now := c.Now()
 	before := connection.Status.DeepCopy()
 	status := &connection.Status
@@ -216,29 +216,40 @@ func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.Foreign
 	a.accepted.set(&status.Conditions, v1alpha1.ConditionAccepted, connection.Generation)
 	a.connected.set(&status.Conditions, v1alpha1.ConditionConnected, connection.Generation)
 	if duplicate == "" {
-		meta.RemoveStatusCondition(&status.Conditions, conditionDuplicate)
+		meta.RemoveStatusCondition(&status.Conditions, peering.ConditionDuplicate)
 	} else {
-		yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.message).set(&status.Conditions, conditionDuplicate, connection.Generation)
+		yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.message).set(&status.Conditions, peering.ConditionDuplicate, connection.Generation)
 	}
-	c.mu.Lock()
-	since := now.Sub(c.wrote[connection.Name])
-	c.mu.Unlock()
-	if !worthWriting(before, status, since) {
-		return nil
+	wrote := c.writingOf(connection.Name)
+	if !worthWriting(before, status, now.Sub(wrote.at)) {
+		return statusEvery, nil
+	}
+	if !wrote.limit.AllowN(now, 1) {
+		return writeEvery, nil
 	}
 	if err := c.Client.Status().Update(ctx, connection); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of foreign cluster connection %s: %w", connection.Name, err)
+		return 0, fmt.Errorf("write the status of foreign cluster connection %s: %w", connection.Name, err)
 	}
+	wrote.at = now
 	c.mu.Lock()
-	if c.wrote == nil {
-		c.wrote = map[string]time.Time{}
-	}
-	c.wrote[connection.Name] = now
+	c.wrote[connection.Name] = wrote
 	c.mu.Unlock()
 	if before.Phase != status.Phase {
 		c.Log.Info("phase", "connection", connection.Name, "phase", status.Phase, "reason", a.connected.reason, "message", a.connected.message)
 	}
-	return nil
+	return statusEvery, nil
+}
+
+func (c *Consumer) writingOf(name string) writing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wrote == nil {
+		c.wrote = map[string]writing{}
+	}
+	if _, known := c.wrote[name]; !known {
+		c.wrote[name] = writing{limit: rate.NewLimiter(rate.Every(writeEvery), writeBurst)}
+	}
+	return c.wrote[name]
 }
 
 // worthWriting reports whether a status differs in more than figures, or in

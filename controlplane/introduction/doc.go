@@ -19,16 +19,13 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/peering"
 )
 
 // Channels is what both halves need of channel.Manager.
 type Channels interface {
 	Status(v1alpha1.Identity) channel.Status
 }
-
-// conditionDuplicate is True on a ForeignCluster whose identity an older one has,
-// as package peering finds.
-const conditionDuplicate = "Duplicate"
 
 // finding is the status of one condition.
 type finding struct {
@@ -78,7 +75,7 @@ func byIdentity(clusters []v1alpha1.ForeignCluster) map[v1alpha1.Identity]*v1alp
 }
 
 func isDuplicate(fc *v1alpha1.ForeignCluster) bool {
-	return meta.IsStatusConditionTrue(fc.Status.Conditions, conditionDuplicate)
+	return meta.IsStatusConditionTrue(fc.Status.Conditions, peering.ConditionDuplicate)
 }
 
 // recordOf returns the newest record known of a cluster, unchecked.

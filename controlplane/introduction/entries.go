@@ -34,6 +34,8 @@ type entriesInput struct {
 	keepsLink bool
 	// left: both ends have left the direct link, and know it of each other.
 	left bool
+	// moved reports whether its introducer names another cluster by it now.
+	moved func(v1alpha1.IntroductionStatus) bool
 	// removing reports whether the end of an entry has begun to be written.
 	removing func(v1alpha1.IntroductionStatus) bool
 }
@@ -53,7 +55,7 @@ func nextIntroductions(in entriesInput) []v1alpha1.IntroductionStatus {
 		case at >= 0 && !used[at]:
 			used[at] = true
 			e = entryOf(&in.wanted[at], e, in)
-		case e.State == v1alpha1.IntroductionEnding || withdrawn(&e, in.from(e.Identity), in.now):
+		case e.State == v1alpha1.IntroductionEnding || withdrawn(&e, in.from(e.Identity), in.now) || in.moved(e):
 			ending = append(ending, e)
 			continue
 		default:

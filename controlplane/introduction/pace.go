@@ -15,12 +15,35 @@ const (
 	// later, the newest only.
 	changeEvery = 2 * time.Second
 	changeBurst = 20
+	// It may make us know clusters this often, and in a burst of as many as it may
+	// introduce at once: one that introduces ever others leaves claims behind.
+	makeEvery = 30 * time.Second
+	makeBurst = channel.MaxIntroductions
+	// The status of a connection is written this often, and in a burst of so many:
+	// what the providers report makes it differ each time.
+	writeEvery = 5 * time.Second
+	writeBurst = 30
 )
 
 // pace holds back an introducer that changes its mind too often.
 type pace struct {
-	changes *rate.Limiter
-	taken   []channel.Introduction
+	changes, makes *rate.Limiter
+	taken          []channel.Introduction
+}
+
+// make reports whether a ForeignCluster may be made for it now.
+func (p *pace) make(now time.Time) bool {
+	if p.makes == nil {
+		p.makes = rate.NewLimiter(rate.Every(makeEvery), makeBurst)
+	}
+	return p.makes.AllowN(now, 1)
+}
+
+// writing is when the status of a connection was last written, and how often it
+// may be.
+type writing struct {
+	at    time.Time
+	limit *rate.Limiter
 }
 
 // take returns what to go by now and, if that is not what was said last, how

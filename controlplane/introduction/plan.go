@@ -13,6 +13,7 @@ import (
 
 	apiidentity "github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/peering"
 )
 
 // planInput is all that the provider's half goes by.
@@ -86,7 +87,7 @@ func nameOf(c *change) string {
 func (in planInput) create(id v1alpha1.Identity, wanted []decision) change {
 	record, token := newest(wanted)
 	fc := &v1alpha1.ForeignCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: localName(record.ClusterID, id, in.clusters)},
+		ObjectMeta: metav1.ObjectMeta{Name: peering.LocalName(record.ClusterID, id, in.clusters)},
 		Spec: v1alpha1.ForeignClusterSpec{
 			Identity: id, Record: token,
 			Access: v1alpha1.AccessSpec{Pods: v1alpha1.PodAccessNone, Introductions: v1alpha1.IntroductionDeny, Introduced: v1alpha1.PodAccessNone},
@@ -134,6 +135,11 @@ func (in planInput) entries(fc *v1alpha1.ForeignCluster, wanted []decision, acce
 	return entriesInput{
 		now: in.now, entries: fc.Status.Introductions, wanted: wanted, from: in.from,
 		accepted: accepted, keepsLink: !made, left: made && fc.UID != "" && in.left(fc),
+		moved: func(e v1alpha1.IntroductionStatus) bool {
+			return slices.ContainsFunc(in.decisions, func(d decision) bool {
+				return d.from.identity == e.Identity && d.in.UID == e.UID && d.record != nil && d.record.Identity() != fc.Spec.Identity
+			})
+		},
 		removing: func(e v1alpha1.IntroductionStatus) bool {
 			return made && !slices.Contains(fc.Spec.IntroducedBy, reference(e.Introducer, e.Connection))
 		},
@@ -247,20 +253,4 @@ func stateAccepted(fc *v1alpha1.ForeignCluster, accepted bool) {
 // approval says what an admin has to do.
 func approval(name string) string {
 	return fmt.Sprintf("an admin has to accept ForeignCluster %s there (weftctl access %s --accept, or set spec.accepted to true)", name, name)
-}
-
-const (
-	maxLocalName   = 40
-	identityInName = 8
-)
-
-// localName of a cluster that nobody here has named: its ID, or if that is
-// another's name, its ID and the beginning of its identity.
-func localName(id v1alpha1.ClusterID, identity v1alpha1.Identity, clusters []v1alpha1.ForeignCluster) string {
-	if !slices.ContainsFunc(clusters, func(fc v1alpha1.ForeignCluster) bool { return fc.Name == string(id) }) {
-		return string(id)
-	}
-	short := string(id)
-	short = short[:min(len(short), maxLocalName-identityInName-1)]
-	return short + "-" + string(identity[:identityInName])
 }

@@ -434,7 +434,55 @@ func TestLocalName(t *testing.T) {
 	w.says("c", introduce(w.b, "ab"))
 	w.turn()
 	require.Contains(t, w.clusters, "b-"+string(w.b.id[:8]))
-	long := v1alpha1.ClusterID("a123456789012345678901234567890123456789")
-	taken := []v1alpha1.ForeignCluster{{ObjectMeta: metav1.ObjectMeta{Name: string(long)}}}
-	require.Len(t, localName(long, w.b.id, taken), maxLocalName)
+}
+
+// The name that an honest cluster would get when its ID is taken can be taken
+// too, and a name that a grant mentions is for whom the admin meant.
+func TestNamesAreNotCaptured(t *testing.T) {
+	w := newWorld(t)
+	for name, identity := range map[string]v1alpha1.Identity{"b": w.d.id, "b-" + string(w.b.id[:8]): w.d.id} {
+		w.clusters[name] = &v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1alpha1.ForeignClusterSpec{Identity: identity, Record: w.d.record}}
+	}
+	w.says("c", introduce(w.b, "ab"))
+	w.turn()
+	require.Contains(t, w.clusters, "b-"+string(w.b.id[:16]))
+
+	w = newWorld(t)
+	w.clusters["c"].Spec.Access.Transit.Neighbors = []string{"b"}
+	w.says("c", introduce(w.b, "ab"))
+	w.turn()
+	require.NotContains(t, w.clusters, "b")
+	require.Contains(t, w.clusters, "b-"+string(w.b.id[:8]))
+}
+
+// One connection joins two clusters: an introducer that names another cluster by
+// it has withdrawn the one before.
+func TestOneConnectionIntroducesOneCluster(t *testing.T) {
+	w := newWorld(t)
+	w.says("c", introduce(w.b, "ab"))
+	w.turn()
+	w.says("c", introduce(w.d, "ab"))
+	w.turn()
+	require.Equal(t, []v1alpha1.IntroductionState{accepted}, w.states("d"))
+	require.Equal(t, []v1alpha1.IntroductionState{ending}, w.states("b"))
+	w.left = true
+	w.turn()
+	require.NotContains(t, w.clusters, "b")
+	require.Contains(t, w.clusters, "d")
+}
+
+// A controller that was away for longer than a lease gives its introducer time to
+// be heard again.
+func TestLeaseWaitsForARestart(t *testing.T) {
+	w := newWorld(t)
+	in := introduce(w.b, "ab")
+	in.Lease = time.Minute
+	w.says("c", in)
+	w.turn()
+	w.introducers["c"].list, w.introducers["c"].connected, w.introducers["c"].early = nil, false, true
+	w.now = w.now.Add(2 * time.Minute)
+	w.settled()
+	w.introducers["c"].early = false
+	w.turn()
+	require.Equal(t, []v1alpha1.IntroductionState{ending}, w.states("b"))
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +25,11 @@ import (
 const (
 	// lookEvery is the time between two turns without an event.
 	lookEvery = 5 * time.Second
-	// endingPause is that time while a link ends.
-	endingPause = 500 * time.Millisecond
+	// agentsPause is that time while agents put something in place.
+	agentsPause = 500 * time.Millisecond
+	// listenFirst is how long a new process listens before it lets a lease run out:
+	// the channels have to come up.
+	listenFirst = 30 * time.Second
 )
 
 // Provider is the half that is introduced: it makes ForeignClusters of the
@@ -47,6 +51,7 @@ type Provider struct {
 	Log   *slog.Logger
 
 	// Used by turns only; lost at restart without harm.
+	began   time.Time
 	records parsed
 	paces   map[v1alpha1.Identity]*pace
 
@@ -60,13 +65,7 @@ type Provider struct {
 func (p *Provider) Reports(id v1alpha1.Identity) []channel.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reports == nil {
-		return nil
-	}
-	if list := p.reports[id]; list != nil {
-		return list
-	}
-	return []channel.Report{}
+	return p.reports[id]
 }
 
 // Reconcile implements reconcile.Reconciler; the request says nothing.
@@ -78,6 +77,7 @@ func (p *Provider) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 type scene struct {
 	config    *v1alpha1.FabricConfig
 	nodes     []v1alpha1.FabricNode
+	alive     map[string]bool // nodes whose kubelet is ready
 	clusters  []v1alpha1.ForeignCluster
 	neighbors []v1alpha1.Neighbor
 }
@@ -87,6 +87,9 @@ func (p *Provider) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if p.began.IsZero() {
+		p.began = p.Now()
+	}
 	p.records.turn()
 	introducers, wait := p.introducers(s.clusters)
 	decisions := p.decide(introducers)
@@ -94,24 +97,36 @@ func (p *Provider) reconcile(ctx context.Context) (ctrl.Result, error) {
 		now: p.Now(), clusters: s.clusters, introducers: introducers, decisions: decisions,
 		parse: p.records.parse, left: p.left,
 	})
-	if s.config == nil || !s.config.DeletionTimestamp.IsZero() {
-		// An uninstalling cluster meets nobody new.
-		changes = slices.DeleteFunc(changes, func(c change) bool { return c.have == nil })
-	}
+	changes = slices.DeleteFunc(changes, func(c change) bool { return c.have == nil && !p.mayMake(s, &c) })
 	clusters, failed := p.apply(ctx, s.clusters, changes)
 	p.report(s, clusters, introducers, decisions)
 	if err := errors.Join(failed, p.state(ctx, clusters, decisions)); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: min(wait, pause(clusters))}, nil
+	return ctrl.Result{RequeueAfter: min(wait, p.pause(clusters))}, nil
 }
 
-// pause is how long to wait without an event.
-func pause(clusters []v1alpha1.ForeignCluster) time.Duration {
+// mayMake reports whether to make a ForeignCluster now. An uninstalling cluster
+// meets nobody new, others not too many. What has to wait is looked at anew after
+// lookEvery at the latest.
+func (p *Provider) mayMake(s *scene, c *change) bool {
+	if s.config == nil || !s.config.DeletionTimestamp.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(c.want.Status.Introductions, func(e v1alpha1.IntroductionStatus) bool {
+		pace := p.paces[e.Identity]
+		return pace != nil && pace.make(p.Now())
+	})
+}
+
+// pause is how long to wait without an event: short while the agents' work is
+// waited for.
+func (p *Provider) pause(clusters []v1alpha1.ForeignCluster) time.Duration {
 	for i := range clusters {
 		for _, e := range clusters[i].Status.Introductions {
-			if e.State == v1alpha1.IntroductionEnding {
-				return endingPause
+			_, reported := p.told[e.Identity][e.UID]
+			if e.State == v1alpha1.IntroductionEnding || !reported {
+				return agentsPause
 			}
 		}
 	}
@@ -121,16 +136,21 @@ func pause(clusters []v1alpha1.ForeignCluster) time.Duration {
 func (p *Provider) read(ctx context.Context) (*scene, error) {
 	var configs v1alpha1.FabricConfigList
 	var nodes v1alpha1.FabricNodeList
+	var kubeNodes corev1.NodeList
 	var clusters v1alpha1.ForeignClusterList
 	var neighbors v1alpha1.NeighborList
+	if err := p.Client.List(ctx, &clusters); err != nil {
+		return nil, fmt.Errorf("list foreign clusters: %w", err)
+	}
 	for what, list := range map[string]client.ObjectList{
-		"fabric configs": &configs, "fabric nodes": &nodes, "foreign clusters": &clusters, "neighbors": &neighbors,
+		"fabric configs": &configs, "fabric nodes": &nodes, "nodes": &kubeNodes, "neighbors": &neighbors,
 	} {
-		if err := p.Client.List(ctx, list); err != nil {
+		// These are large, and only looked at.
+		if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list %s: %w", what, err)
 		}
 	}
-	s := &scene{nodes: nodes.Items, clusters: clusters.Items, neighbors: neighbors.Items}
+	s := &scene{nodes: nodes.Items, alive: fabric.ReadyNodes(kubeNodes.Items), clusters: clusters.Items, neighbors: neighbors.Items}
 	for i := range configs.Items {
 		if configs.Items[i].Name == v1alpha1.FabricConfigName {
 			s.config = &configs.Items[i]
@@ -159,7 +179,7 @@ func (p *Provider) introducers(clusters []v1alpha1.ForeignCluster) ([]introducer
 		}
 		out = append(out, introducer{
 			name: fc.Name, identity: id, policy: fc.Spec.Access.Introductions,
-			connected: status.Connected, list: list,
+			connected: status.Connected, list: list, early: list == nil && p.Now().Sub(p.began) < listenFirst,
 		})
 	}
 	p.paces = paces
@@ -272,7 +292,9 @@ func (p *Provider) report(s *scene, clusters []v1alpha1.ForeignCluster, introduc
 	measured := func(name string) figures {
 		for i := range s.neighbors {
 			if s.neighbors[i].Name == name {
-				return figuresOf(&s.neighbors[i], s.config, view.Paths, fabric.MTU(s.nodes))
+				f := figuresOf(&s.neighbors[i], s.config, view.Paths, fabric.MTU(s.nodes))
+				f.closed = s.closed(&s.neighbors[i])
+				return f
 			}
 		}
 		return figuresOf(nil, s.config, nil, 0)
@@ -281,7 +303,7 @@ func (p *Provider) report(s *scene, clusters []v1alpha1.ForeignCluster, introduc
 	memory := map[v1alpha1.Identity]map[string]told{}
 	for i := range introducers {
 		from := &introducers[i]
-		fresh := reportsTo(from, decisions, clusters, measured)
+		fresh := reportsTo(from, decisions, clusters, measured, p.told[from.identity])
 		reports[from.identity], memory[from.identity] = pacedReports(fresh, p.told[from.identity], p.Now())
 	}
 	p.mu.Lock()
@@ -293,6 +315,26 @@ func (p *Provider) report(s *scene, clusters []v1alpha1.ForeignCluster, introduc
 			p.Again(from.name)
 		}
 	}
+}
+
+// closed reports whether all gateways keep payload to and from a neighbor off the
+// hubs.
+func (s *scene) closed(n *v1alpha1.Neighbor) bool {
+	if n.Spec.Paths != v1alpha1.PathDirectOnly {
+		return false
+	}
+	for i := range s.nodes {
+		node := &s.nodes[i]
+		if node.Spec.GatewayID == 0 || !s.alive[node.Name] || !fabric.AgentReady(node) {
+			continue
+		}
+		if !slices.ContainsFunc(node.Status.Applied, func(a v1alpha1.AppliedNeighbor) bool {
+			return a.Name == n.Name && a.UID == n.UID && a.Generation >= n.Generation
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // state writes the condition Introductions of each introducer and logs its
@@ -314,7 +356,7 @@ func (p *Provider) state(ctx context.Context, clusters []v1alpha1.ForeignCluster
 			continue
 		}
 		for _, c := range want.Status.Conditions {
-			if c.Type == ConditionIntroductions {
+			if c.Type == v1alpha1.ConditionIntroductions {
 				p.Log.Info("introductions by a neighbor", "foreignCluster", fc.Name, "all", c.Status, "message", c.Message)
 			}
 		}

@@ -16,15 +16,22 @@ import (
 )
 
 const (
-	// ConditionIntroductions of a ForeignCluster says what became of the clusters
-	// that it introduces: False while one of them is refused or waits for an
-	// admin. Absent while it introduces none.
-	ConditionIntroductions = "Introductions"
-	// maxNamed is how many of them the condition names.
+	// Reasons of condition Introductions.
+	reasonAllTaken    = "AllTaken"
+	reasonNotAllTaken = "NotAllTaken"
+	// maxNamed is how many introductions that condition names.
 	maxNamed = 8
 	// figuresEvery is how often figures alone change a report.
 	figuresEvery = 5 * time.Second
 )
+
+// held reports whether an acceptance is not told yet: Require fails closed from
+// the moment of acceptance, so its path policy has to be in place first.
+// closed reports whether it is.
+func held(e *v1alpha1.IntroductionStatus, last told, closed bool) bool {
+	return e.State == v1alpha1.IntroductionAccepted && e.Mode == v1alpha1.ModeRequire &&
+		last.report.State != string(v1alpha1.IntroductionAccepted) && !closed
+}
 
 // figures is what this cluster measures of its way to another one.
 type figures struct {
@@ -34,6 +41,8 @@ type figures struct {
 	directRTT, hubRTT int64 // microseconds
 	loss              int32
 	mtu               int32
+	// closed: no gateway sends payload over a hub or takes it from one.
+	closed bool
 }
 
 // figuresOf reads them from the Neighbor and from what the gateways' probes saw.
@@ -84,8 +93,8 @@ func (f *figures) add(p *agent.Path) {
 	}
 }
 
-// least of two MTUs, of which 0 is not known.
-func least(a, b int32) int32 {
+// least of two MTUs or waits, of which 0 is none.
+func least[T int32 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -93,16 +102,20 @@ func least(a, b int32) int32 {
 }
 
 // reportsTo returns what an introducer is told: of each introduction that it
-// makes, and of each of its that stands or ends still.
-func reportsTo(from *introducer, decisions []decision, clusters []v1alpha1.ForeignCluster, measured func(name string) figures) []channel.Report {
+// makes, and of each of its that stands or ends still; last is what it was told
+// before.
+func reportsTo(from *introducer, decisions []decision, clusters []v1alpha1.ForeignCluster, measured func(name string) figures, last map[string]told) []channel.Report {
 	out := []channel.Report{}
 	known := map[string]bool{}
 	for i := range clusters {
 		fc := &clusters[i]
 		for _, e := range fc.Status.Introductions {
-			if e.Identity == from.identity && !known[e.UID] && fc.DeletionTimestamp.IsZero() {
+			if e.Identity != from.identity || known[e.UID] || !fc.DeletionTimestamp.IsZero() {
+				continue
+			}
+			if f := measured(fc.Name); !held(&e, last[e.UID], f.closed) {
 				known[e.UID] = true
-				out = append(out, reportOf(fc, &e, measured(fc.Name)))
+				out = append(out, reportOf(fc, &e, f))
 			}
 		}
 	}
@@ -160,7 +173,7 @@ func stateIntroductions(fc *v1alpha1.ForeignCluster, decisions []decision, repor
 		}
 	}
 	if len(connections) == 0 {
-		meta.RemoveStatusCondition(&fc.Status.Conditions, ConditionIntroductions)
+		meta.RemoveStatusCondition(&fc.Status.Conditions, v1alpha1.ConditionIntroductions)
 		return
 	}
 	var lines []string
@@ -185,11 +198,11 @@ func stateIntroductions(fc *v1alpha1.ForeignCluster, decisions []decision, repor
 		more = fmt.Sprintf("; and %d more", len(lines)-maxNamed)
 		lines = lines[:maxNamed]
 	}
-	f := yes("AllTaken", "%s%s", strings.Join(lines, "; "), more)
+	f := yes(reasonAllTaken, "%s%s", strings.Join(lines, "; "), more)
 	if !taken {
-		f = no("NotAllTaken", "%s%s", strings.Join(lines, "; "), more)
+		f = no(reasonNotAllTaken, "%s%s", strings.Join(lines, "; "), more)
 	}
-	f.set(&fc.Status.Conditions, ConditionIntroductions, fc.Generation)
+	f.set(&fc.Status.Conditions, v1alpha1.ConditionIntroductions, fc.Generation)
 }
 
 // title names an introduction for people here.

@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,16 +19,22 @@ import (
 const maxName = 40
 
 // LocalName of a ForeignCluster that the controller makes: the cluster's ID, or,
-// if that is taken, the ID and the first 8 characters of the identity.
+// if that is taken, the ID and the first 8 characters of the identity, or as many
+// more as are free. A cluster chooses its ID, so a name that a grant mentions is
+// not given: the admin may have meant another.
 func LocalName(id v1alpha1.ClusterID, self v1alpha1.Identity, clusters []v1alpha1.ForeignCluster) string {
-	free := !slices.ContainsFunc(clusters, func(fc v1alpha1.ForeignCluster) bool {
-		return fc.Name == string(id) && fc.Spec.Identity != self
-	})
-	if free {
-		return string(id)
+	name := string(id)
+	for length := 8; isTaken(name, self, clusters) && length < maxName; length += 8 {
+		suffix := "-" + string(self)[:length]
+		name = strings.TrimRight(string(id)[:min(len(id), maxName-len(suffix))], "-") + suffix
 	}
-	suffix := "-" + string(self)[:8]
-	return strings.TrimRight(string(id)[:min(len(id), maxName-len(suffix))], "-") + suffix
+	return name
+}
+
+func isTaken(name string, self v1alpha1.Identity, clusters []v1alpha1.ForeignCluster) bool {
+	return slices.ContainsFunc(clusters, func(fc v1alpha1.ForeignCluster) bool {
+		return fc.Name == name && fc.Spec.Identity != self || slices.Contains(fc.Spec.Access.Transit.Neighbors, name)
+	})
 }
 
 // known returns the ForeignCluster of an identity: an admin's before one that the
@@ -168,19 +175,20 @@ func (r *Reconciler) discover(ctx context.Context, hub *v1alpha1.ForeignCluster,
 		return nil // also while it is being uninstalled
 	}
 	missing, changed := s.discovered(hub, r.Self)
+	var failures []error // one holds up no other
 	for _, fc := range changed {
 		if err := r.Client.Update(ctx, fc); err != nil {
-			return fmt.Errorf("add hub %s to foreign cluster %s: %w", hub.Name, fc.Name, err)
+			failures = append(failures, fmt.Errorf("add hub %s to foreign cluster %s: %w", hub.Name, fc.Name, err))
 		}
 	}
 	for _, fc := range missing {
 		if !m.pace.make(r.Now()) {
 			m.soon(makeEvery)
-			return nil
+			break
 		}
 		if err := r.Client.Create(ctx, fc); err != nil {
-			return fmt.Errorf("create foreign cluster %s, which is reached through %s: %w", fc.Name, hub.Name, err)
+			failures = append(failures, fmt.Errorf("create foreign cluster %s, which is reached through %s: %w", fc.Name, hub.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(failures...)
 }

@@ -112,10 +112,11 @@ func (p *prefixes) wires(ctx context.Context, views []v1alpha1.ViewNetwork) (map
 	find := func(gateway int32, o origin, of string) {
 		for _, view := range o.Networks {
 			key := wireKey{gateway, o.Index, view.Original}
-			wire, ok := known[key]
-			if !ok {
-				wire, err = p.newWire(ctx, gateway == shared, gateway, o, view)
+			if wire, ok := known[key]; ok {
+				wires[key] = wire // whatever becomes of the others
+				continue
 			}
+			wire, err := p.newWire(ctx, gateway == shared, gateway, o, view)
 			if err != nil {
 				problem = firstOf(problem, fmt.Errorf("network %s (%s)%s gets no wire prefix for gateway %d: %w", view.Name, view.Original, of, gateway, err))
 				continue

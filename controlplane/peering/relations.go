@@ -39,11 +39,18 @@ func leaving(fc *v1alpha1.ForeignCluster) bool {
 	return !fc.Spec.MadeByAdmin() && introduced(fc, v1alpha1.IntroductionEnding) && !introduced(fc, v1alpha1.IntroductionAccepted)
 }
 
-// pathPolicy of a cluster: the strictest introduction wins. Nothing is sent over a
-// link that is ending, also when it is the other side alone that leaves it. One
-// that itself only follows is not followed: both would wait for the other for ever.
+// unrecorded reports whether a cluster is introduced of which no mode is known:
+// of an object that is made anew the status is written second.
+func unrecorded(fc *v1alpha1.ForeignCluster) bool {
+	return fc.Spec.IsAccepted() && len(fc.Spec.IntroducedBy) > 0 && len(fc.Status.Introductions) == 0
+}
+
+// pathPolicy of a cluster: the strictest introduction wins, and one whose mode is
+// not written yet may be that. Nothing is sent over a link that is ending, also
+// when it is the other side alone that leaves it. One that itself only follows is
+// not followed: both would wait for the other for ever.
 func pathPolicy(fc *v1alpha1.ForeignCluster, said channel.OffDirect) v1alpha1.PathPolicy {
-	required := slices.ContainsFunc(fc.Status.Introductions, func(i v1alpha1.IntroductionStatus) bool {
+	required := unrecorded(fc) || slices.ContainsFunc(fc.Status.Introductions, func(i v1alpha1.IntroductionStatus) bool {
 		return i.State == v1alpha1.IntroductionAccepted && i.Mode == v1alpha1.ModeRequire
 	})
 	switch {

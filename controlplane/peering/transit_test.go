@@ -388,6 +388,17 @@ func TestLocalName(t *testing.T) {
 	require.Equal(t, "a123456789012345678901234567890-"+string(two)[:8], LocalName(v1alpha1.ClusterID(long), two, clusters))
 }
 
+// Of an object that was made anew for an introduction the mode is written second:
+// until then it may be Require.
+func TestUnknownModeKeepsOffTheHub(t *testing.T) {
+	fc := &v1alpha1.ForeignCluster{Spec: v1alpha1.ForeignClusterSpec{IntroducedBy: []string{"c/ab"}}}
+	require.Equal(t, v1alpha1.PathDirectOnly, pathPolicy(fc, channel.Leaving))
+	fc.Status.Introductions = []v1alpha1.IntroductionStatus{{Introducer: "c", Connection: "ab", Mode: v1alpha1.ModePrefer, State: v1alpha1.IntroductionAccepted}}
+	require.Equal(t, v1alpha1.PathAny, pathPolicy(fc, ""))
+	fc.Spec.IntroducedBy, fc.Spec.ReachedThrough, fc.Status.Introductions = nil, []string{"c"}, nil
+	require.Equal(t, v1alpha1.PathAny, pathPolicy(fc, ""))
+}
+
 // A hub that tells ever new clusters makes objects slowly.
 func TestDiscoveryIsPaced(t *testing.T) {
 	var p pace

@@ -29,6 +29,7 @@ const chooseRetry = time.Second
 func (a *agent) followProbes(ctx context.Context) error {
 	again := time.NewTimer(0)
 	defer again.Stop()
+	lastFailure := "" // logged once until it changes
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,9 +42,14 @@ func (a *agent) followProbes(ctx context.Context) error {
 		case <-a.prober.Changed():
 		case <-again.C:
 		}
+		failure := ""
 		if err := a.choose(); err != nil {
-			a.log.Error("choosing paths failed, trying again", "error", err)
+			failure = err.Error()
 		}
+		if failure != "" && failure != lastFailure {
+			a.log.Error("choosing paths failed, trying again", "error", failure)
+		}
+		lastFailure = failure
 	}
 }
 
@@ -118,46 +124,6 @@ func (a *agent) tellChanges(names *plan.Names, next path.Choice) {
 	if !reflect.DeepEqual(next.Words, last) {
 		a.log.Info("paths chosen", "paths", next.Paths, "choices", next.Choices, "reach", next.Reach.Bits)
 	}
-}
-
-// leave takes traffic off the paths that the plan takes away or forbids, before
-// it does: what is sent afterwards over a path whose rows are gone is lost, and
-// what policy forbids ends now, however long the plan takes to apply.
-func (a *agent) leave(p *plan.Plan) error {
-	if !a.forbid(p) {
-		return nil
-	}
-	return a.choose()
-}
-
-// forbid takes the permission from those paths in force that the plan does not
-// permit; it reports whether there are any.
-func (a *agent) forbid(p *plan.Plan) bool {
-	// A number alone does not say that it is the same link.
-	type way struct {
-		key path.Key
-		via plan.LinkKey
-	}
-	wayOf := func(n *plan.PathName) way {
-		return way{pathKey(n), plan.LinkKey{Cluster: uint8(n.ViaIndex), RemoteGateway: uint8(n.RemoteGateway)}}
-	}
-	permitted := map[way]bool{}
-	for i := range p.Names.Paths {
-		n := &p.Names.Paths[i]
-		permitted[wayOf(n)] = n.Permitted
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var paths []plan.PathName
-	some := false
-	for _, n := range a.names.Paths {
-		if n.Permitted && !permitted[wayOf(&n)] {
-			n.Permitted, some = false, true
-		}
-		paths = append(paths, n)
-	}
-	a.names.Paths = paths // a copy: others read the former
-	return some
 }
 
 // forget follows the zero plan, which takes the maps away.

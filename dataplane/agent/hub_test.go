@@ -13,6 +13,7 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/dataplane/path"
 	"github.com/weft-fabric/weft/dataplane/plan"
+	"github.com/weft-fabric/weft/dataplane/probe"
 	"github.com/weft-fabric/weft/dataplane/source"
 )
 
@@ -161,6 +162,29 @@ func TestForbiddenPathIsLeftFirst(t *testing.T) {
 	b.usesLink(linkHub)
 }
 
+// Policy has closed the hub while no agent ran: traffic has left it before the
+// first plan is applied, for the direct link if there is one.
+func TestClosedHubIsLeftAtRestart(t *testing.T) {
+	for what, c := range map[string]struct {
+		links map[plan.LinkKey]uint16
+		word  uint32
+		want  uint32
+	}{
+		"the direct link is there": {map[plan.LinkKey]uint16{{Cluster: clusterB, RemoteGateway: 1}: 7, {Cluster: clusterC, RemoteGateway: 1}: 9}, 9, 7},
+		"the direct link is new":   {map[plan.LinkKey]uint16{{Cluster: clusterC, RemoteGateway: 1}: 9}, 9, 1},
+		"it is gone from the hub":  {map[plan.LinkKey]uint16{{Cluster: clusterB, RemoteGateway: 1}: 7, {Cluster: clusterC, RemoteGateway: 4}: 9}, 9, 7},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := hubSnapshot()
+			s.Neighbors[0].Spec.Paths = v1alpha1.PathDirectOnly
+			b := start(t, s, with(inForce(c.word)), func(b *bench) { b.executor.links = c.links })
+			b.nextPlan()
+			require.Equal(t, c.want, b.executor.wordsAtApply().Paths[clusterB])
+			require.EqualValues(t, linkHub, b.executor.wordsAtApply().Paths[clusterC], "other clusters' words stand")
+		})
+	}
+}
+
 // The direct link ends: its rows go only after the word has left them.
 func TestLinkIsLeftBeforeItEnds(t *testing.T) {
 	b := start(t, hubSnapshot(), with(inForce(linkDirect)))
@@ -173,6 +197,79 @@ func TestLinkIsLeftBeforeItEnds(t *testing.T) {
 	})
 	require.NotContains(t, b.nextPlan().Maps.Links, uint32(linkDirect))
 	require.EqualValues(t, linkHub, b.executor.wordsAtApply().Paths[clusterB])
+}
+
+// The neighbor replaces its gateway: until the new plan is in place, the old link
+// carries what it can.
+func TestLinkWithoutAnotherIsKept(t *testing.T) {
+	b := start(t, snapshot(), with(inForce(linkDirect)))
+	b.nextPlan()
+	b.statusWith(reasonApplied)
+	b.prober.show(result(clusterB, linkDirect, v1alpha1.PathUp, 20))
+	b.source.change(func(s *source.Snapshot) {
+		s.Neighbors = slices.Clone(s.Neighbors)
+		spec := s.Neighbors[0].Spec.DeepCopy()
+		spec.Peers[0].GatewayID, spec.Peers[0].ChannelAddress = 2, identity.ChannelAddress(spec.Identity, 2).String()
+		for i := range spec.Rows {
+			spec.Rows[i].RemoteGateway = 2
+		}
+		s.Neighbors[0].Spec = *spec
+	})
+	require.Len(t, b.nextPlan().Names.Paths, 1)
+	require.EqualValues(t, linkDirect, b.executor.wordsAtApply().Paths[clusterB])
+	b.usesLink(2)
+}
+
+// What traffic leaves before a plan is applied, among a direct path (link 1) and
+// that of a hub (link 2) to one cluster.
+func TestWithoutLeft(t *testing.T) {
+	name := func(link uint16, via int32, permitted bool) plan.PathName {
+		return plan.PathName{Link: link, ClusterIndex: clusterB, ViaIndex: via, Permitted: permitted}
+	}
+	direct, hub := name(linkDirect, clusterB, true), name(linkHub, clusterC, true)
+	noDirect, noHub := name(linkDirect, clusterB, false), name(linkHub, clusterC, false)
+	otherHub := name(linkHub, 7, true)
+	for what, c := range map[string]struct {
+		current, next   []plan.PathName
+		directUp, hubUp bool
+		stays           []bool // of current
+	}{
+		"nothing changes":              {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct, hub}, hubUp: true, stays: []bool{true, true}},
+		"Require, direct is up":        {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct, noHub}, directUp: true, hubUp: true, stays: []bool{true, false}},
+		"Require, direct is down":      {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct, noHub}, hubUp: true, stays: []bool{true, false}},
+		"Require, no direct path":      {current: []plan.PathName{hub}, next: []plan.PathName{noHub}, hubUp: true, stays: []bool{false}},
+		"Require, the hub goes too":    {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct}, hubUp: true, stays: []bool{true, false}},
+		"ending, the hub is up":        {current: []plan.PathName{direct, hub}, next: []plan.PathName{noDirect, hub}, directUp: true, hubUp: true, stays: []bool{false, true}},
+		"ending, the hub is down":      {current: []plan.PathName{direct, hub}, next: []plan.PathName{noDirect, hub}, directUp: true, stays: []bool{true, true}},
+		"ending, the hub is new":       {current: []plan.PathName{direct}, next: []plan.PathName{noDirect, hub}, directUp: true, stays: []bool{true}},
+		"the link goes, the hub is up": {current: []plan.PathName{direct, hub}, next: []plan.PathName{hub}, hubUp: true, stays: []bool{false, true}},
+		"the hub goes, nothing else":   {current: []plan.PathName{hub}, hubUp: true, stays: []bool{true}},
+		"another hub gets the number":  {current: []plan.PathName{direct, hub}, next: []plan.PathName{direct, otherHub}, directUp: true, hubUp: true, stays: []bool{true, false}},
+		"forbidden already":            {current: []plan.PathName{direct, noHub}, next: []plan.PathName{direct}, directUp: true, stays: []bool{true, false}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var seen probe.Snapshot
+			for link, up := range map[uint16]bool{linkDirect: c.directUp, linkHub: c.hubUp} {
+				state := v1alpha1.PathDown
+				if up {
+					state = v1alpha1.PathUp
+				}
+				seen.Paths = append(seen.Paths, result(clusterB, link, state, 20))
+			}
+			before := slices.Clone(c.current)
+			next := &plan.Names{Paths: c.next, Clusters: []plan.ClusterName{{Index: clusterB, DirectOnly: strings.HasPrefix(what, "Require")}}}
+			left, some := withoutLeft(c.current, next, seen)
+			require.Equal(t, before, c.current)
+			var stays []bool
+			changed := false
+			for i, n := range left {
+				stays = append(stays, n.Permitted)
+				changed = changed || n.Permitted != c.current[i].Permitted
+			}
+			require.Equal(t, c.stays, stays)
+			require.Equal(t, changed, some)
+		})
+	}
 }
 
 // The prober watches the path in use and the next one; a second hub's path is

@@ -89,6 +89,9 @@ func pathInput(names *plan.Names, seen probe.Snapshot, previous path.Choice, now
 	in := path.Input{Now: now, Self: uint8(names.Gateway), Previous: previous}
 	for _, c := range names.Clusters {
 		in.Clusters = append(in.Clusters, uint8(c.Index))
+		if c.Onward {
+			in.Onward = append(in.Onward, uint8(c.Index))
+		}
 	}
 	results := resultsByPath(seen)
 	for i := range names.Paths {

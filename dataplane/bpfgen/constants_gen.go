@@ -66,7 +66,7 @@ const (
 	ReasonNoDestination Reason = 16
 	// ReasonNotRemote: destination is in a network of our own cluster.
 	ReasonNotRemote Reason = 17
-	// ReasonNoPath: no link leads to the destination cluster.
+	// ReasonNoPath: no link leads to the destination cluster, or in transit none of our own.
 	ReasonNoPath Reason = 18
 	// ReasonNoLink: the chosen link does not exist on this gateway.
 	ReasonNoLink Reason = 19
@@ -133,7 +133,7 @@ var reasons = [...]reasonInfo{
 	ReasonNoSource:             {name: "no_source", kind: KindDrop, help: "source is in no network that the fabric knows"},
 	ReasonNoDestination:        {name: "no_destination", kind: KindDrop, help: "destination is in no network that the fabric knows"},
 	ReasonNotRemote:            {name: "not_remote", kind: KindDrop, help: "destination is in a network of our own cluster"},
-	ReasonNoPath:               {name: "no_path", kind: KindDrop, help: "no link leads to the destination cluster"},
+	ReasonNoPath:               {name: "no_path", kind: KindDrop, help: "no link leads to the destination cluster, or in transit none of our own"},
 	ReasonNoLink:               {name: "no_link", kind: KindDrop, help: "the chosen link does not exist on this gateway"},
 	ReasonNoCluster:            {name: "no_cluster", kind: KindDrop, help: "the destination cluster has no MTU: not set up yet"},
 	ReasonNoSourceRow:          {name: "no_source_row", kind: KindDrop, help: "the neighbor has announced no wire prefix for the source's network"},

@@ -44,7 +44,7 @@ func newChoice() Choice {
 // path decides about the paths to one cluster.
 func (c *Choice) path(in Input, cluster uint8, paths []Path) {
 	changed, known := in.Previous.Changed[cluster]
-	before := former{uint16(in.Previous.Paths[uint32(cluster)]), changed, in.Previous.Contenders[cluster]}
+	before := former{uint16(in.Previous.Paths[uint32(cluster)]), changed, in.Previous.Contenders[cluster], slices.Contains(in.Onward, cluster)}
 	d := decide(in.Now, paths, before)
 	reasons(c.Reasons).explain(paths, d)
 	if d.chosen != nil {

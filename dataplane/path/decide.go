@@ -22,11 +22,14 @@ const (
 	reviewTime = time.Second
 )
 
-// former is what was decided before about the paths to one cluster.
+// former is what was decided before about the paths to one cluster, and for whom.
 type former struct {
 	link      uint16
 	changed   time.Time
 	contender Contender
+	// onward: this gateway is a hub for the cluster. What others send through it may
+	// not pass a second hub, so it takes a direct path while one is up, however slow.
+	onward bool
 }
 
 // decision about the paths to one cluster.
@@ -42,7 +45,8 @@ type decision struct {
 
 // decide chooses among the paths to one cluster.
 func decide(now time.Time, paths []Path, before former) decision {
-	used, best := permitted(paths, before.link), fastest(paths)
+	used, best := permitted(paths, before.link), fastest(paths, before.onward)
+	better := func(p, used *Path) bool { return better(p, used, before.onward) }
 	switch {
 	case used == nil && best == nil:
 		return decision{chosen: first(paths)}
@@ -92,8 +96,9 @@ func permitted(paths []Path, link uint16) *Path {
 	return nil
 }
 
-// fastest is the best of those that are up, nil if none is.
-func fastest(paths []Path) *Path {
+// fastest is the best of those that are up, nil if none is; a direct one if there
+// is any and the gateway is a hub for the cluster.
+func fastest(paths []Path, onward bool) *Path {
 	var direct, hub *Path
 	for i := range paths {
 		p := &paths[i]
@@ -108,7 +113,7 @@ func fastest(paths []Path) *Path {
 			*of = p
 		}
 	}
-	if direct == nil || hub != nil && leads(hub, direct, 1) {
+	if direct == nil || !onward && hub != nil && leads(hub, direct, 1) {
 		return hub
 	}
 	return direct
@@ -117,17 +122,17 @@ func fastest(paths []Path) *Path {
 // first is what to take while nothing is known: what may yet turn out to be up,
 // else anything that policy permits.
 func first(paths []Path) *Path {
-	var any *Path
+	var other *Path
 	for i := range paths {
 		p := &paths[i]
 		if p.silent() {
 			return p
 		}
-		if any == nil && p.Permitted {
-			any = p
+		if other == nil && p.Permitted {
+			other = p
 		}
 	}
-	return any
+	return other
 }
 
 // alternate is the hub path to take if the chosen path fails: the fastest that
@@ -147,7 +152,10 @@ func alternate(paths []Path, chosen *Path) *Path {
 }
 
 // better reports whether to leave the path in use for another; both are up.
-func better(p, used *Path) bool {
+func better(p, used *Path, onward bool) bool {
+	if p.Direct != used.Direct && onward {
+		return p.Direct
+	}
 	if p.Direct && !used.Direct {
 		return !leads(used, p, lostLead)
 	}

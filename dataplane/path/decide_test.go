@@ -24,7 +24,8 @@ func TestDecide(t *testing.T) {
 		paths   []Path
 		used    uint32
 		changed time.Duration // ago; 0: not known
-		better  Contender     // Since is not set: long ago
+		onward  bool
+		better  Contender // Since is not set: long ago
 		want    uint32
 		again   time.Duration // from now; 0: never
 		reasons why
@@ -67,10 +68,16 @@ func TestDecide(t *testing.T) {
 		"Require before there is a direct path":  {paths: []Path{hub(21, up).rtt(80).excluded()}, used: 21, want: 0, reasons: why{21: barred}},
 		"ending: leaves the direct link":         {paths: []Path{direct(11, up).rtt(20).excluded(), hub(21, up).rtt(80)}, used: 11, changed: time.Millisecond, want: 21, reasons: why{11: barred, 21: fallback}},
 		"ending, hub dead: leaves all the same":  {paths: []Path{direct(11, up).rtt(20).excluded(), hub(21, down)}, used: 11, want: 21, reasons: why{11: barred, 21: last}},
+		"a hub itself stays direct":              {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(20)}, used: 11, onward: true, better: Contender{Link: 21}, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
+		"a hub itself returns to direct":         {paths: []Path{direct(11, up).rtt(100), hub(21, up).rtt(20)}, used: 21, onward: true, better: Contender{Link: 11}, want: 11, again: time.Second, reasons: why{11: isDirect, 21: slower}},
+		"a hub itself, direct dead":              {paths: []Path{direct(11, down), hub(21, up).rtt(20)}, used: 11, onward: true, want: 21, reasons: why{11: dead, 21: fallback}},
 		"no path":                                {want: 0, used: 7, reasons: why{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Now: now, Self: 1, Clusters: []uint8{cluster}, Gateways: []Gateway{{ID: 1}}, Paths: c.paths, Previous: words(c.used, 1)}
+			if c.onward {
+				in.Onward = []uint8{cluster}
+			}
 			for i := range in.Paths {
 				if in.Paths[i].Since.IsZero() {
 					in.Paths[i].Since = now.Add(-time.Hour)

@@ -17,6 +17,8 @@ type Input struct {
 	Self uint8
 	// Clusters are the indexes of the remote clusters that the plan knows.
 	Clusters []uint8
+	// Onward are those of them that this gateway is a hub for.
+	Onward []uint8
 	// Gateways of the own cluster, this node among them if it is one.
 	Gateways []Gateway
 	// Paths over the links that this node terminates.

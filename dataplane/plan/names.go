@@ -75,4 +75,8 @@ type NodeName struct {
 type ClusterName struct {
 	Neighbor string `json:"neighbor"`
 	Index    int32  `json:"index"`
+	// DirectOnly: no hub may carry its traffic.
+	DirectOnly bool `json:"directOnly,omitempty"`
+	// Onward: this gateway forwards other neighbors' traffic to it.
+	Onward bool `json:"onward,omitempty"`
 }

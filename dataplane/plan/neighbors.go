@@ -113,7 +113,9 @@ func (b *builder) localView() {
 	for _, n := range b.accepted {
 		mtu := b.clusterMTU(n)
 		b.plan.Maps.Clusters[uint32(n.cluster)] = bpfgen.BorderWeftCluster{Mtu: uint32(mtu)}
-		b.plan.Names.Clusters = append(b.plan.Names.Clusters, ClusterName{Neighbor: n.object.Name, Index: int32(n.cluster)})
+		b.plan.Names.Clusters = append(b.plan.Names.Clusters, ClusterName{
+			Neighbor: n.object.Name, Index: int32(n.cluster), DirectOnly: b.directOnly[n.cluster],
+		})
 		for _, v := range n.views {
 			b.plan.Routing.Routes = append(b.plan.Routing.Routes, Route{Destination: v.local, Source: b.plan.Overlay.FabricAddress, MTU: mtu})
 		}

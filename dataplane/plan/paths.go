@@ -83,6 +83,7 @@ func (b *builder) transit() {
 	for _, n := range b.accepted {
 		known[int32(n.cluster)] = true
 	}
+	onward := map[int32]bool{}
 	for _, n := range b.accepted {
 		one := uint32(n.cluster)
 		for _, other := range n.object.Spec.Transit {
@@ -91,7 +92,12 @@ func (b *builder) transit() {
 			}
 			b.plan.Maps.Transit[transitIndex(one, uint32(other))] = 1
 			b.plan.Maps.Transit[transitIndex(uint32(other), one)] = 1
+			onward[int32(one)], onward[other] = true, true
 		}
+	}
+	for i := range b.plan.Names.Clusters {
+		c := &b.plan.Names.Clusters[i]
+		c.Onward = onward[c.Index]
 	}
 }
 

@@ -158,6 +158,7 @@ func TestHub(t *testing.T) {
 	require.Equal(t, bpfgen.BorderWeftNet{Flags: bpfgen.NetValid, PrefixLen: 16, Cluster: 6, Network: 1},
 		p.Maps.Theirs4[bpfgen.BorderWeftTheirsKey{Prefix: be("240.7.0.0"), Link: 1, PrefixLen: 16}])
 	require.Equal(t, be("100.72.0.0"), p.Maps.Rows4[bpfgen.BorderWeftRowKey{Link: 1, Side: bpfgen.SideTheirs, Cluster: 6, Network: 1}].Local)
+	require.Equal(t, []ClusterName{{Neighbor: "b", Index: 5, Onward: true}, {Neighbor: "c", Index: 6, Onward: true}}, p.Names.Clusters)
 	require.Len(t, p.Names.Neighbors, 2)
 	require.Len(t, p.Names.Paths, 2, "what is offered to a neighbor is no path")
 

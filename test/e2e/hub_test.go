@@ -35,11 +35,7 @@ func TestHubAndDirectLink(t *testing.T) {
 	s := start(t, testbed.LabOptions{Clusters: 3}, nil)
 
 	step(t, "peer with the consumer", s.peerWithConsumer)
-	step(t, "every pair", func(t *testing.T) {
-		for _, span := range testbed.Triangle() {
-			s.matrixOf(t, span.A, span.B)
-		}
-	})
+	step(t, "every pair", s.matrix)
 	step(t, "introduction denied", s.denied)
 	step(t, "introduction asked for", s.asked)
 	step(t, "provider unreachable", s.providerUnreachable)
@@ -47,6 +43,7 @@ func TestHubAndDirectLink(t *testing.T) {
 	step(t, "cut and healed", s.cutAndHealed)
 	step(t, "consumer off", s.consumerOff)
 	step(t, "payload required to be direct", s.required)
+	step(t, "required from the start", s.requiredFromTheStart)
 	step(t, "deleted while unreachable", s.deletedWhileUnreachable)
 }
 
@@ -309,25 +306,49 @@ func (s *suite) required(t *testing.T) {
 
 	require.NoError(t, s.lab.Cut(ctx, "a", "b"))
 	s.phase(t, connection, v1alpha1.PhaseDegraded, v1alpha1.ReasonDirectDown)
-	cut := stage(t, ctx, journey, "cut", false)
-	require.Positive(t, cut.Lost())
+	wait(t, ctx, rest)
+	s.noneReaches(t, ctx)
+	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
+
+	require.NoError(t, s.lab.Heal(ctx, "a", "b"))
+	s.phase(t, connection, v1alpha1.PhaseConnected, "")
+	s.via(t, "")
+	require.Positive(t, stage(t, ctx, journey, "cut", false).Lost())
+	arrive(t, ctx, journey, "healed", true)
+	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
+
+	s.connect(t, v1alpha1.ModePrefer)
+	s.policy(t, v1alpha1.PathAny)
+}
+
+// requiredFromTheStart: no payload crosses c from acceptance on, though the
+// direct link has not come up yet.
+func (s *suite) requiredFromTheStart(t *testing.T) {
+	ctx := bounded(t, 6*time.Minute)
+	s.disconnect(t, connection)
+	s.via(t, "c")
+	require.NoError(t, s.lab.Cut(ctx, "a", "b"))
+	s.connect(t, v1alpha1.ModeRequire)
+	s.policy(t, v1alpha1.PathDirectOnly)
+	s.phase(t, connection, v1alpha1.PhaseConnecting, v1alpha1.ReasonConnecting)
+	before := s.transit(t, ctx)
+	s.noneReaches(t, ctx)
+	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
+	require.NoError(t, s.lab.Heal(ctx, "a", "b"))
+	s.phase(t, connection, v1alpha1.PhaseConnected, "")
+	s.eachPair(t, ctx, func(pair measure.Pair) error { return tryTCP(ctx, pair) })
+	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
+}
+
+// noneReaches requires that pods of a and b reach each other in no direction.
+func (s *suite) noneReaches(t *testing.T, ctx context.Context) {
+	t.Helper()
 	s.eachPair(t, ctx, func(pair measure.Pair) error {
 		if tryTCP(ctx, pair) == nil {
 			return fmt.Errorf("%s reaches %s", pair.From, pair.To)
 		}
 		return nil
 	})
-	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
-
-	require.NoError(t, s.lab.Heal(ctx, "a", "b"))
-	s.phase(t, connection, v1alpha1.PhaseConnected, "")
-	s.via(t, "")
-	stage(t, ctx, journey, "healing", false)
-	arrive(t, ctx, journey, "healed", true)
-	require.Equal(t, before, s.transit(t, ctx), "payload crossed c")
-
-	s.connect(t, v1alpha1.ModePrefer)
-	s.policy(t, v1alpha1.PathAny)
 }
 
 // deletedWhileUnreachable: the deletion ends within its limit though a hears

@@ -147,27 +147,32 @@ func (s *suite) startPods(t *testing.T) {
 	}
 }
 
-// matrix requires every ordered pair of pods to work over every protocol, each
-// server seeing the client's address in its own cluster's view.
+// matrix requires every ordered pair of pods of any two clusters to work over
+// every protocol, each server seeing the client's address in its own cluster's
+// view.
 func (s *suite) matrix(t *testing.T) {
 	t.Helper()
-	s.matrixOf(t, "a", "b")
-}
-
-func (s *suite) matrixOf(t *testing.T, a, b string) {
-	t.Helper()
 	ctx := bounded(t, 5*time.Minute)
-	pairs, err := measure.Pairs(ctx, s.hosts[a], s.hosts[b])
+	var pairs [][]measure.Pair
+	clusters := s.clusters()
+	for i, a := range clusters {
+		for _, b := range clusters[i+1:] {
+			across, err := measure.Pairs(ctx, s.hosts[a.Name], s.hosts[b.Name])
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, len(across), 8)
+			pairs = append(pairs, across)
+		}
+	}
+	results, err := measure.TryAll(ctx, pairs, 8192, 60000)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(pairs), 8)
-	for _, pair := range pairs {
-		result := measure.Try(ctx, pair, 8192, 60000)
+	require.Len(t, results, len(slices.Concat(pairs...)))
+	for _, result := range results {
 		for _, check := range result.Checks {
 			if check.Err != nil {
-				t.Errorf("%s -> %s (%s): %s of %d bytes: %v", pair.From, pair.To, pair.Target, check.Protocol, check.Bytes, check.Err)
+				t.Errorf("%s -> %s (%s): %s of %d bytes: %v", result.From, result.To, result.Target, check.Protocol, check.Bytes, check.Err)
 			}
 		}
-		require.True(t, result.OK() && result.SourcesOK(), "%s -> %s", pair.From, pair.To)
+		require.True(t, result.OK() && result.SourcesOK(), "%s -> %s", result.From, result.To)
 	}
 }
 

@@ -72,6 +72,9 @@ var ways = []way{
 	{story: "transit to the other gateway's link, in", hook: bpfgen.LaneIngress, source: "100.70.3.4", destination: "100.84.5.6",
 		newSource: "100.70.3.4", newDestination: "100.75.5.6", hop: true, want: Output{Verdict: Redirect, Link: 1, Framed: true, Reason: bpfgen.ReasonTransit}},
 
+	{story: "transit to a cluster that another hub leads to here, in", hook: bpfgen.LaneIngress, source: "100.72.5.6", destination: "245.73.2.3",
+		newSource: "100.72.5.6", newDestination: "100.201.2.3", hop: true, want: Output{Verdict: Redirect, Link: 3, Framed: true, Reason: bpfgen.ReasonTransit}},
+
 	{story: "pod here to the hub, by the own lane", hook: bpfgen.OverlayEgress, source: "10.244.0.5", destination: "100.70.0.9",
 		newSource: "10.244.0.5", newDestination: "100.70.0.9", want: Output{Verdict: Redirect}},
 	{story: "pod here, by the other gateway", hook: bpfgen.OverlayEgress, source: "10.244.0.5", destination: "100.129.0.9",

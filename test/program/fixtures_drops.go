@@ -18,7 +18,7 @@ func dropFixtures() (all []Fixture) {
 	add("source is nobody's", bpfgen.LaneEgress, udp("8.8.8.8", "100.70.0.9"), 1, bpfgen.ReasonNoSource)
 	add("destination is nobody's", bpfgen.LaneEgress, udp("10.244.1.5", "8.8.8.8"), 0, bpfgen.ReasonNoDestination)
 	add("destination is our own", bpfgen.LaneEgress, udp("10.244.1.5", "10.244.0.5"), 0, bpfgen.ReasonNotRemote)
-	add("neighbor has announced nothing for a cluster", bpfgen.LaneEgress, udp("100.72.0.9", "100.201.2.3"), 2, bpfgen.ReasonNoTransit)
+	add("transit over another hub", bpfgen.LaneEgress, udp("100.72.0.9", "100.201.2.3"), 2, bpfgen.ReasonNoPath)
 	add("transit that is not allowed", bpfgen.LaneEgress, udp("100.201.2.3", "100.70.0.9"), 1, bpfgen.ReasonNoTransit)
 	add("service without row on the link", bpfgen.LaneEgress, udp("10.244.200.7", "100.72.0.9"), 3, bpfgen.ReasonNoSourceRow)
 	add("transit source without row on the link", bpfgen.LaneEgress, udp("100.74.3.161", "100.70.0.9"), 1, bpfgen.ReasonNoSourceRow)

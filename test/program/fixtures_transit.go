@@ -41,7 +41,6 @@ func transitProbes() (all []Fixture) {
 		add("in, the other way", bpfgen.LaneIngress, "100.71.32.0", "244.8.16.0", 64, "100.71.32.0", "100.71.16.0", 64, Output{Verdict: Redirect})
 		add("out, the other way", bpfgen.LaneEgress, "100.71.32.0", "100.71.16.0", 64, "240.0.16.0", "240.0.16.0", 63, Output{Verdict: Pass})
 		add("in, to the other gateway's link", bpfgen.LaneIngress, "240.0.16.0", "240.0.64.0", 64, "100.71.16.0", "100.71.64.0", 63, overlay)
-		add("in, of a cluster that must come directly", bpfgen.LaneIngress, "242.1.32.0", "244.0.64.0", 64, "100.71.32.0", "100.71.64.0", 63, overlay)
 		add("to the other gateway", bpfgen.OverlayEgress, "100.71.16.0", "100.71.64.0", 63, "100.71.16.0", "100.71.64.0", 63, Output{Verdict: Pass, Framed: true})
 		add("from the other gateway", bpfgen.OverlayIngress, "100.71.64.0", "100.71.16.0", 63, "100.71.64.0", "100.71.16.0", 63, Output{Verdict: Redirect})
 	}
@@ -73,7 +72,10 @@ func refusedProbes() []Fixture {
 		dropped("host 0 in transit, source alone", bpfgen.LaneIngress, probePacket("240.0.16.0", "240.0.16.1", 64, 5000, port, request), 1, bpfgen.ReasonProbeAddress),
 		dropped("host 0 in transit, destination alone", bpfgen.LaneEgress, probePacket("100.71.16.1", "100.71.32.0", 64, 5000, port, request), 3, bpfgen.ReasonProbeAddress),
 		dropped("node of a cluster that must come directly", bpfgen.LaneIngress, udp("242.1.32.1", "244.0.0.1"), 2, bpfgen.ReasonNotAccepted),
-		dropped("transit of a cluster that must come directly", bpfgen.LaneIngress, udp("242.2.0.9", "10.245.0.9"), 2, bpfgen.ReasonNotAccepted),
+		// Both Hub and Other may send to Away, but Hub not in Other's name.
+		dropped("transit of a cluster behind another hub", bpfgen.LaneIngress, udp("240.1.0.9", "100.84.0.9"), 1, bpfgen.ReasonNoTransit),
+		dropped("transit of a cluster that must come directly", bpfgen.LaneIngress, udp("242.2.0.9", "10.245.0.9"), 2, bpfgen.ReasonNoTransit),
+		dropped("probe in transit of a cluster behind another hub", bpfgen.LaneIngress, probePacket("240.0.32.0", "240.0.64.0", 64, 5000, port, request), 1, bpfgen.ReasonNoTransit),
 		passed("transit, out, datagram of a pod to the probe port", bpfgen.LaneEgress, probePacket("100.70.0.9", "100.72.0.9", 64, 5000, port, request),
 			probePacket("244.9.0.9", "100.72.0.9", 63, 5000, port, request), 3),
 	}

@@ -110,8 +110,12 @@ func (m *model) leave() error {
 	if from == nil {
 		return drop(bpfgen.ReasonNoSource)
 	}
-	if from.Cluster != Self && !m.Transit[[2]uint8{from.Cluster, to.Cluster}] {
+	switch {
+	case from.Cluster == Self:
+	case !m.Transit[[2]uint8{from.Cluster, to.Cluster}]:
 		return drop(bpfgen.ReasonNoTransit)
+	case m.Links[id].Cluster != to.Cluster:
+		return drop(bpfgen.ReasonNoPath)
 	}
 	fromRow := m.row(id, bpfgen.SideTheirs, from.Cluster, from.Network)
 	if fromRow == nil {
@@ -167,7 +171,7 @@ func (m *model) enter() error {
 	if toRow == nil {
 		return drop(bpfgen.ReasonNoDestination)
 	}
-	if toRow.Cluster != Self && !m.Transit[[2]uint8{fromRow.Cluster, toRow.Cluster}] {
+	if toRow.Cluster != Self && (fromRow.Cluster != m.Links[id].Cluster || !m.Transit[[2]uint8{fromRow.Cluster, toRow.Cluster}]) {
 		return drop(bpfgen.ReasonNoTransit)
 	}
 	isProbe, err := m.checkHost0(m.isNode(fromRow), fromRow, m.isNode(toRow), toRow)
@@ -198,7 +202,7 @@ func (m *model) enter() error {
 			return drop(bpfgen.ReasonNoPlace)
 		}
 		overlay = !place.Local
-	} else if _, ok := m.Links[m.Paths[toRow.Cluster]]; ok && m.Reach[toRow.Cluster/64]>>(toRow.Cluster%64)&1 == 1 {
+	} else if link, ok := m.Links[m.Paths[toRow.Cluster]]; ok && link.Cluster == toRow.Cluster && m.Reach[toRow.Cluster/64]>>(toRow.Cluster%64)&1 == 1 {
 		lane = true
 	} else {
 		overlay = true

@@ -158,7 +158,7 @@ func Example() *World {
 			{3, Other}: true,
 		},
 		Transit: map[[2]uint8]bool{{Hub, Other}: true, {Other, Hub}: true, {Hub, Away}: true, {Away, Hub}: true,
-			{Other, Away}: true, {Away, Other}: true},
+			{Other, Away}: true, {Away, Other}: true, {Other, Far}: true},
 		Paths:    map[uint8]uint16{Hub: 1, Other: 3, Far: 2, Away: 4},
 		Choices:  map[uint8][]uint8{Hub: {1}, Other: {1, 2}, Far: {2}, Away: {2}},
 		Gateways: map[uint8]Gateway{1: {HereUnderlay, true}, 2: {TwinUnderlay, false}},
@@ -173,7 +173,7 @@ func Example() *World {
 			{Prefix: prefix("10.244.200.0/24"), Underlay: PlainUnderlay},
 		},
 		Nodes: map[netip.Addr]bool{HereUnderlay: true, PlainUnderlay: false, TwinUnderlay: true},
-		Reach: [4]uint64{1<<Hub | 1<<Other, 0, 0, 1 << 63},
+		Reach: [4]uint64{1<<Hub | 1<<Other | 1<<Far, 0, 0, 1 << 63},
 	}
 	w.rows(1, bpfgen.SideOurs, map[[2]uint8]string{
 		{Hub, Pods}: "100.70.0.0/16", {Hub, Nodes}: "240.0.16.0/20", // the first link reuses V as W
@@ -199,7 +199,7 @@ func Example() *World {
 	})
 	w.rows(3, bpfgen.SideTheirs, map[[2]uint8]string{
 		{Self, Pods}: "100.90.0.0/16", {Self, Nodes}: "244.8.0.0/20",
-		{Hub, Pods}: "244.9.0.0/16", {Hub, Nodes}: "244.8.16.0/20",
+		{Hub, Pods}: "244.9.0.0/16", {Hub, Nodes}: "244.8.16.0/20", {Far, Pods}: "245.0.0.0/9",
 	})
 	return w
 }

@@ -162,6 +162,7 @@ func TestHub(t *testing.T) {
 	dropped := h.drops(t)
 	t.Run("pods reach pods through the hub", h.testThroughHub)
 	t.Run("hosts reach pods through the hub", h.testHosts)
+	t.Run("bulk with and without offloads", h.testBulk)
 	t.Run("nothing was dropped", func(t *testing.T) { h.testNoDrops(t, dropped) })
 	t.Run("traceroute shows the hub", h.testHubTraceroute)
 	t.Run("the hub tells its MTU", h.testHubMTU)
@@ -255,10 +256,9 @@ func (h *hubFabric) testTransitRefused(t *testing.T, servers map[*pod]*counter) 
 	h.awaitHubPaths(t, 0)
 	crossed, refused := h.crossed(t), hub.counted(t, "no_transit")
 	pair := h.podPairs()[0]
-	s := startStream(t, pair.name, pair.from, pair.to, servers[pair.toPod])
+	streams := []*stream{startStream(t, pair.name, pair.from, pair.to, servers[pair.toPod])}
 	hub.eventually(t, "refused payload", func() bool { return hub.counted(t, "no_transit") > refused+200 })
-	sent, lost := s.end(t)
-	require.Equal(t, sent, lost, "%s without the grant", pair.name)
+	requireAllLost(t, streams, "without the grant")
 	require.Equal(t, crossed, h.crossed(t))
 	require.NoError(t, ping(pair.from, seenFrom(hub.pods[0].address, calls(h.a, h.c, 1, h.c))), "pod of the hub itself")
 

@@ -47,9 +47,7 @@ func (f *fabric) testRestart(t *testing.T, servers map[*pod]*counter) {
 			}
 		}
 	}()
-	for _, s := range streams {
-		s.requireNoLoss(t)
-	}
+	requireNoLoss(t, streams)
 }
 
 // While the objects cannot be read, everything stays as it is, also over a

@@ -3,6 +3,7 @@ package topology
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,13 +39,6 @@ func awaitMore(t *testing.T, streams []*stream, datagrams int) {
 	}
 }
 
-func requireNoLoss(t *testing.T, streams []*stream) {
-	t.Helper()
-	for _, s := range streams {
-		s.requireNoLoss(t)
-	}
-}
-
 // changeBoth changes the Neighbors that a and b have for each other and waits
 // until every node has them.
 func (m *moves) changeBoth(t *testing.T, change func(x, y *cluster, spec *v1alpha1.NeighborSpec)) {
@@ -69,13 +63,20 @@ func (m *moves) allowBoth(t *testing.T, paths v1alpha1.PathPolicy) {
 	m.changeBoth(t, func(_, _ *cluster, spec *v1alpha1.NeighborSpec) { spec.Paths = paths })
 }
 
-// requireNothingCrosses the hub while the streams go on.
-func (m *moves) requireNothingCrosses(t *testing.T, streams []*stream) {
+// crossing says what crosses the hub while so much more is received.
+func (m *moves) crossing(t *testing.T, streams []*stream) (packets float64) {
 	t.Helper()
 	crossed := m.crossed(t)
 	awaitMore(t, streams, 300)
 	m.talk.awaitMore(t, 50)
-	require.Equal(t, crossed, m.crossed(t), "payload that the hub has forwarded")
+	return m.crossed(t) - crossed
+}
+
+// awaitNothingCrosses the hub, while the streams go on. Where it may, a machine
+// that is too busy to answer probes makes traffic fall back to it for a while.
+func (m *moves) awaitNothingCrosses(t *testing.T, streams []*stream) {
+	t.Helper()
+	require.True(t, await(30*time.Second, func() bool { return m.crossing(t, streams) == 0 }), "payload goes on to cross the hub")
 }
 
 // The agents of all gateways are killed and started again in turn while traffic
@@ -107,7 +108,7 @@ func (m *moves) testIntroduce(t *testing.T) {
 		spec.Rows = append(spec.Rows, tunnel{1, 1}.ofOurselves(calls(y, x, 1, x))...)
 	})
 	m.awaitBoth(t, 1)
-	m.requireNothingCrosses(t, streams)
+	m.awaitNothingCrosses(t, streams)
 	requireNoLoss(t, streams)
 	m.testPods(t)
 }
@@ -121,10 +122,9 @@ func (m *moves) testCut(t *testing.T) {
 	sever(t, m.a.gatewayNode(), m.b.gatewayNode())
 	awaitMore(t, streams, 500)
 	m.awaitBoth(t, 0)
-	for _, s := range streams {
-		sent, lost := s.end(t)
-		t.Logf("%s: %d of %d datagrams lost in a silent cut", s.name, lost, sent)
-		require.LessOrEqual(t, lost, fallbackLimit, "%s: lost are %s", s.name, s.to.missing(sent))
+	for _, o := range end(t, streams) {
+		t.Logf("%s: %d of %d datagrams lost in a silent cut", o.name, o.lost, o.sent)
+		require.LessOrEqual(t, o.lost, fallbackLimit, "%s: lost are %s", o.name, o.to.missing(o.sent))
 	}
 	require.Greater(t, m.crossed(t), crossed)
 	m.talk.awaitMore(t, 50)
@@ -132,7 +132,7 @@ func (m *moves) testCut(t *testing.T) {
 	streams = m.streams(t)
 	mend(t, m.a.gatewayNode(), m.b.gatewayNode())
 	m.awaitBoth(t, 1)
-	m.requireNothingCrosses(t, streams)
+	m.awaitNothingCrosses(t, streams)
 	requireNoLoss(t, streams)
 }
 
@@ -142,8 +142,10 @@ func (m *moves) testCut(t *testing.T) {
 func (m *moves) testDirectOnly(t *testing.T) {
 	a, b := m.a.gatewayNode(), m.b.gatewayNode()
 	m.allowBoth(t, v1alpha1.PathDirectOnly)
+	m.awaitBoth(t, 1)
 	streams := m.streams(t)
-	m.requireNothingCrosses(t, streams)
+	awaitMore(t, streams, 100)
+	require.Zero(t, m.crossing(t, streams), "payload that the hub has forwarded")
 	requireNoLoss(t, streams)
 
 	sever(t, a, b)
@@ -152,11 +154,7 @@ func (m *moves) testDirectOnly(t *testing.T) {
 	}
 	crossed := m.crossed(t)
 	streams = m.streams(t)
-	for _, s := range streams {
-		s.awaitSent(t, 500)
-		sent, lost := s.end(t)
-		require.Equal(t, sent, lost, "%s: all, while the tunnel is down", s.name)
-	}
+	requireAllLost(t, streams, "while the tunnel is down")
 	require.Equal(t, crossed, m.crossed(t), "payload that the hub has forwarded")
 	m.awaitHubPaths(t, 1)
 
@@ -164,10 +162,7 @@ func (m *moves) testDirectOnly(t *testing.T) {
 	m.allow(t, m.b, m.a, v1alpha1.PathAny)
 	streams = m.streams(t)
 	a.eventually(t, "refused what comes through the hub", func() bool { return a.counted(t, "not_accepted") > refused+100 })
-	for _, s := range streams {
-		sent, lost := s.end(t)
-		require.Equal(t, sent, lost, "%s: all, while one side refuses the hub", s.name)
-	}
+	requireAllLost(t, streams, "while one side refuses the hub")
 	m.allow(t, m.a, m.b, v1alpha1.PathAny)
 	m.awaitBoth(t, 0)
 	m.talk.awaitMore(t, 20)
@@ -179,7 +174,7 @@ func (m *moves) testDirectOnly(t *testing.T) {
 // lost, because both ways are accepted all the time.
 func (m *moves) testHubOnly(t *testing.T) {
 	streams := m.streams(t)
-	m.requireNothingCrosses(t, streams)
+	m.awaitNothingCrosses(t, streams)
 	m.allow(t, m.a, m.b, v1alpha1.PathHubOnly)
 	m.awaitDirect(t, m.a, 0)
 	m.awaitDirect(t, m.b, 1)
@@ -194,7 +189,7 @@ func (m *moves) testHubOnly(t *testing.T) {
 
 	m.allowBoth(t, v1alpha1.PathAny)
 	m.awaitBoth(t, 1)
-	m.requireNothingCrosses(t, streams)
+	m.awaitNothingCrosses(t, streams)
 	requireNoLoss(t, streams)
 }
 

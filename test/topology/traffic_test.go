@@ -282,11 +282,12 @@ func (c *counter) missing(sent int) string {
 const streamSize = 200
 
 // stream sends 1,000 numbered datagrams a second to a namespace's counter until
-// it is stopped.
+// it is ended, with its test at the latest.
 type stream struct {
 	name   string
 	to     *counter
 	stop   chan struct{}
+	halt   func() // closes stop, once
 	sent   chan int
 	number atomic.Int64 // sent so far
 }
@@ -296,6 +297,8 @@ func startStream(t *testing.T, name string, n namespace, to netip.Addr, c *count
 	conn, err := dial(n, "udp4", netip.AddrPortFrom(to, streamPort))
 	require.NoError(t, err)
 	s := &stream{name: name, to: c, stop: make(chan struct{}), sent: make(chan int, 1)}
+	s.halt = sync.OnceFunc(func() { close(s.stop) })
+	t.Cleanup(s.halt)
 	c.reset()
 	go func() {
 		defer conn.Close()
@@ -333,19 +336,47 @@ func (s *stream) awaitSent(t *testing.T, datagrams int64) {
 	require.True(t, await(patience, func() bool { return s.number.Load() >= datagrams }), "%s is not sent", s.name)
 }
 
-// end the stream and return how many of its datagrams were lost.
-func (s *stream) end(t *testing.T) (sent, lost int) {
-	t.Helper()
-	close(s.stop)
-	sent = <-s.sent
-	require.Greater(t, sent, 100, s.name)
-	await(2*time.Second, func() bool { return s.to.received() >= sent })
-	return sent, sent - s.to.received()
+// outcome of a stream that has ended.
+type outcome struct {
+	*stream
+	sent, lost int
 }
 
-// requireNoLoss ends the stream.
-func (s *stream) requireNoLoss(t *testing.T) {
+// end the streams; what is still on its way has a moment to arrive.
+func end(t *testing.T, streams []*stream) (outcomes []outcome) {
 	t.Helper()
-	sent, lost := s.end(t)
-	require.Zero(t, lost, "%s: of %d numbered datagrams lost are %s", s.name, sent, s.to.missing(sent))
+	for _, s := range streams {
+		s.halt()
+		outcomes = append(outcomes, outcome{stream: s, sent: <-s.sent})
+		require.Greater(t, s.number.Load(), int64(100), s.name)
+	}
+	lost := func() (all int) {
+		for i := range outcomes {
+			o := &outcomes[i]
+			o.lost = o.sent - o.to.received()
+			all += o.lost
+		}
+		return all
+	}
+	await(time.Second, func() bool { return lost() == 0 })
+	return outcomes
+}
+
+// requireNoLoss ends the streams.
+func requireNoLoss(t *testing.T, streams []*stream) {
+	t.Helper()
+	for _, o := range end(t, streams) {
+		require.Zero(t, o.lost, "%s: of %d numbered datagrams lost are %s", o.name, o.sent, o.to.missing(o.sent))
+	}
+}
+
+// requireAllLost ends the streams, after a while.
+func requireAllLost(t *testing.T, streams []*stream, why string) {
+	t.Helper()
+	for _, s := range streams {
+		s.awaitSent(t, 500)
+	}
+	for _, o := range end(t, streams) {
+		require.Equal(t, o.sent, o.lost, "%s: datagrams sent and lost %s", o.name, why)
+	}
 }

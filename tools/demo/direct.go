@@ -93,7 +93,10 @@ func (d *demo) tell(stage measure.Stage, what string) {
 // directly.
 func (d *demo) introduce(ctx context.Context, journey *measure.Journey) error {
 	manifest := testbed.Connection(connection, "a", "b", v1alpha1.ModePrefer)
-	d.say("kubectl apply in c:\n%s", manifest)
+	d.say("kubectl apply in c:")
+	if _, err := fmt.Fprint(d.lab.Progress, manifest); err != nil {
+		return err
+	}
 	start := time.Now()
 	if err := d.c.Apply(ctx, manifest); err != nil {
 		return err
@@ -107,11 +110,26 @@ func (d *demo) introduce(ctx context.Context, journey *measure.Journey) error {
 	}
 	d.report.ConnectSeconds = time.Since(start).Seconds()
 	d.say("after %.1f s: %s", d.report.ConnectSeconds, testbed.DescribeConnection(fcc))
+	if err := d.status(ctx, d.a); err != nil {
+		return err
+	}
 	if err := pause(ctx, calm); err != nil {
 		return err
 	}
 	stage, err := d.stage(ctx, journey, "switch to the direct link")
 	d.report.SwitchLost = stage.Lost()
+	return err
+}
+
+// status shows what a user of the cluster sees.
+func (d *demo) status(ctx context.Context, c *testbed.Cluster) error {
+	// It fails where something is wrong, and then says what.
+	text, err := c.Weftctl(ctx, "status")
+	if len(text) == 0 {
+		return err
+	}
+	d.say("weftctl status at %s:", c.Name)
+	_, err = d.lab.Progress.Write(text)
 	return err
 }
 

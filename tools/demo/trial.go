@@ -27,20 +27,10 @@ func (d *demo) matrix(ctx context.Context) error {
 		pairs = append(pairs, across)
 	}
 	d.say("try %d ordered pairs over TCP, UDP and ICMP, and UDP datagrams of %v bytes", len(slices.Concat(pairs...)), largeDatagrams)
-	results := make([][]measure.PairResult, len(pairs))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, across := range pairs {
-		group.Go(func() error {
-			for _, pair := range across {
-				results[i] = append(results[i], measure.Try(ctx, pair, largeDatagrams...))
-			}
-			return ctx.Err()
-		})
-	}
-	if err := group.Wait(); err != nil {
+	var err error
+	if d.pairs, err = measure.TryAll(ctx, pairs, largeDatagrams...); err != nil {
 		return err
 	}
-	d.pairs = slices.Concat(results...)
 	for _, result := range d.pairs {
 		d.report.count(result)
 		for _, check := range result.Checks {

@@ -6,6 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weft-fabric/weft/tools/demo/testbed"
 	"github.com/weft-fabric/weft/tools/traffic/control"
@@ -109,6 +112,23 @@ func Try(ctx context.Context, pair Pair, largeBytes ...int) PairResult {
 		result.Checks = append(result.Checks, exchange(ctx, pair, UDP, control.PathEchoUDP, size))
 	}
 	return result
+}
+
+// TryAll tries groups of pairs, each group at the same time as the others. The
+// results are in the order of the pairs.
+func TryAll(ctx context.Context, groups [][]Pair, largeBytes ...int) ([]PairResult, error) {
+	results := make([][]PairResult, len(groups))
+	var running errgroup.Group
+	for i, pairs := range groups {
+		running.Go(func() error {
+			for _, pair := range pairs {
+				results[i] = append(results[i], Try(ctx, pair, largeBytes...))
+			}
+			return ctx.Err()
+		})
+	}
+	err := running.Wait()
+	return slices.Concat(results...), err
 }
 
 func exchange(ctx context.Context, pair Pair, protocol, path string, size int) Check {
