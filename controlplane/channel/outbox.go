@@ -120,13 +120,13 @@ func (o *outbox) enqueue(name types.NamespacedName) {
 	}
 }
 
-// begin tells everything to a new session, then the list.
+// begin has everything told to a new session, which has to be woken, then the
+// list.
 func (o *outbox) begin(s *session) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.session = s
 	o.restart()
-	o.mu.Unlock()
-	s.wakeServices()
 }
 
 func (o *outbox) restart() {

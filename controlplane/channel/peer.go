@@ -106,11 +106,12 @@ func (p *peer) adopt(s *session) bool {
 	p.current, p.left, p.problem = s, false, ""
 	p.since = p.manager.options.Now()
 	p.acked = false
+	p.outbox.begin(s) // under the lock: the current session is the one that is told
 	p.mu.Unlock()
 	if old != nil {
 		old.end(errors.New("another stream of the same pair took its place"))
 	}
-	p.outbox.begin(s)
+	s.wakeServices()
 	p.changed()
 	return true
 }
