@@ -30,7 +30,7 @@ PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_LAB) $(PACKAGES_NETWORK) $(PACKAGES_TOO
 CLANG_VERSION := 14
 
 # Programs: those in the image, and those that run on the build machine.
-IMAGE_PROGRAMS := weft-agent weft-wireguard weft-controller weftctl
+IMAGE_PROGRAMS := weft-agent weft-wireguard weft-controller weft-dns weftctl
 
 .PHONY: help
 help: ## list the targets

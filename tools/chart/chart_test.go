@@ -60,21 +60,23 @@ func TestRenderRefusesUnknownValuesAndOldClusters(t *testing.T) {
 	require.ErrorContains(t, err, "1.30")
 }
 
-// Every container is accounted for: the controller runs without any privilege,
-// and nobody may read Secrets beyond the two by name.
+// Every container is accounted for: the controller and weft-dns run without any
+// privilege, and nobody may read Secrets beyond the two by name.
 func TestRenderGrantsTheLeast(t *testing.T) {
 	m, err := Render(nil, version)
 	require.NoError(t, err)
-	var controller appsv1.Deployment
-	convert(t, find(t, m, "Deployment", "weft-controller"), &controller)
-	pod := controller.Spec.Template.Spec
-	require.False(t, pod.HostNetwork)
-	require.Empty(t, pod.Volumes)
-	require.True(t, *pod.SecurityContext.RunAsNonRoot)
-	security := pod.Containers[0].SecurityContext
-	require.False(t, *security.AllowPrivilegeEscalation)
-	require.True(t, *security.ReadOnlyRootFilesystem)
-	require.Equal(t, []corev1.Capability{"ALL"}, security.Capabilities.Drop)
+	for _, name := range []string{"weft-controller", "weft-dns"} {
+		deployment := deployment(t, m, name)
+		pod := deployment.Spec.Template.Spec
+		require.Equal(t, name, pod.ServiceAccountName)
+		require.False(t, pod.HostNetwork)
+		require.Empty(t, pod.Volumes)
+		require.True(t, *pod.SecurityContext.RunAsNonRoot)
+		security := pod.Containers[0].SecurityContext
+		require.False(t, *security.AllowPrivilegeEscalation)
+		require.True(t, *security.ReadOnlyRootFilesystem)
+		require.Equal(t, []corev1.Capability{"ALL"}, security.Capabilities.Drop)
+	}
 
 	named := map[string]bool{"weft-identity": true, "weft-overlay": true}
 	for _, object := range m.Objects {
@@ -145,6 +147,77 @@ func TestRenderKeepsTheControllerOffUsersServices(t *testing.T) {
 	require.Equal(t, policy.Name, binding.Spec.PolicyName)
 }
 
+// weft-dns reads one kind and nothing else.
+func TestRenderLetsDNSReadImportsAlone(t *testing.T) {
+	m, err := Render(nil, version)
+	require.NoError(t, err)
+	var role rbacv1.ClusterRole
+	convert(t, find(t, m, "ClusterRole", "weft-dns"), &role)
+	require.Equal(t, []rbacv1.PolicyRule{{
+		APIGroups: []string{"multicluster.x-k8s.io"}, Resources: []string{"serviceimports"}, Verbs: []string{"get", "list", "watch"},
+	}}, role.Rules)
+	bound := 0
+	for _, object := range m.Objects {
+		if !strings.HasSuffix(object.GetKind(), "RoleBinding") {
+			continue
+		}
+		var binding rbacv1.ClusterRoleBinding // RoleBinding has the same fields
+		convert(t, object, &binding)
+		for _, subject := range binding.Subjects {
+			if subject.Name == "weft-dns" {
+				require.Equal(t, rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "weft-dns"}, binding.RoleRef)
+				bound++
+			}
+		}
+	}
+	require.Equal(t, 1, bound)
+}
+
+// The Service leads to the pods' ports, on both transports; the pods may share a
+// node but prefer not to, and have the time that they take to end.
+func TestRenderServesDNS(t *testing.T) {
+	m, err := Render(nil, version)
+	require.NoError(t, err)
+	dns := deployment(t, m, "weft-dns")
+	require.EqualValues(t, 2, *dns.Spec.Replicas)
+	pod := dns.Spec.Template.Spec
+	require.Equal(t, corev1.DNSClusterFirst, pod.DNSPolicy)
+	require.GreaterOrEqual(t, *pod.TerminationGracePeriodSeconds, int64(10))
+	require.Equal(t, corev1.ScheduleAnyway, pod.TopologySpreadConstraints[0].WhenUnsatisfiable)
+	require.Equal(t, dns.Spec.Selector, pod.TopologySpreadConstraints[0].LabelSelector)
+	container := pod.Containers[0]
+	require.Equal(t, "/usr/local/bin/weft-dns", container.Command[0])
+	ports := map[string]corev1.ContainerPort{}
+	for _, port := range container.Ports {
+		ports[port.Name] = port
+	}
+	for path, probe := range map[string]*corev1.Probe{"/readyz": container.ReadinessProbe, "/healthz": container.LivenessProbe} {
+		require.Equal(t, path, probe.HTTPGet.Path)
+		require.EqualValues(t, 8081, ports[probe.HTTPGet.Port.String()].ContainerPort)
+	}
+
+	var service corev1.Service
+	convert(t, find(t, m, "Service", "weft-dns"), &service)
+	require.Equal(t, dns.Spec.Selector.MatchLabels, service.Spec.Selector)
+	require.Empty(t, service.Spec.ClusterIP, "the cluster chooses it")
+	var protocols []corev1.Protocol
+	for _, port := range service.Spec.Ports {
+		require.EqualValues(t, 53, port.Port)
+		require.Equal(t, ports[port.Name].ContainerPort, port.TargetPort.IntVal)
+		require.Equal(t, ports[port.Name].Protocol, port.Protocol)
+		protocols = append(protocols, port.Protocol)
+	}
+	require.ElementsMatch(t, []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP}, protocols)
+
+	m, err = Render(map[string]any{"dns": map[string]any{"replicas": int64(1), "logLevel": "debug"}}, version)
+	require.NoError(t, err)
+	dns = deployment(t, m, "weft-dns")
+	require.EqualValues(t, 1, *dns.Spec.Replicas)
+	require.Contains(t, dns.Spec.Template.Spec.Containers[0].Command, "--log-level=debug")
+	_, err = Render(map[string]any{"dns": map[string]any{"replicas": int64(0)}}, version)
+	require.ErrorContains(t, err, "replicas")
+}
+
 func checkSecretRule(t *testing.T, object *unstructured.Unstructured, rule rbacv1.PolicyRule, named map[string]bool) {
 	t.Helper()
 	for _, resource := range rule.Resources {
@@ -176,6 +249,13 @@ func daemonSet(t *testing.T, m Manifests, name string) appsv1.DaemonSet {
 	var set appsv1.DaemonSet
 	convert(t, find(t, m, "DaemonSet", name), &set)
 	return set
+}
+
+func deployment(t *testing.T, m Manifests, name string) appsv1.Deployment {
+	t.Helper()
+	var d appsv1.Deployment
+	convert(t, find(t, m, "Deployment", name), &d)
+	return d
 }
 
 func convert(t *testing.T, object *unstructured.Unstructured, into any) {

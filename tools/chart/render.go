@@ -97,7 +97,7 @@ func decode(into []*unstructured.Unstructured, name, text string) ([]*unstructur
 // FabricConfig, which sets everything going, comes last.
 var installOrder = []string{
 	"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
-	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "DaemonSet", "Deployment", "FabricConfig",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Service", "DaemonSet", "Deployment", "FabricConfig",
 }
 
 func compare(a, b *unstructured.Unstructured) int {
