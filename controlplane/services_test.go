@@ -392,3 +392,44 @@ func TestServicePolicy(t *testing.T) {
 	set(a, "b", v1alpha1.ServicesSpec{Import: v1alpha1.ServicesAll})
 	until(t, "and takes it again", a.has(web, a.view("b", "10.244.0.9")), a, b)
 }
+
+// What others made is left alone, and said where it is in the way; what a user
+// deletes of ours is made again.
+func TestServiceInTheWay(t *testing.T) {
+	a := newSide(t, "a")
+	until(t, "ready", a.isReady, a)
+	a.namespace("shop")
+	foreign := types.NamespacedName{Namespace: "shop", Name: "foreign"}
+	theirs := &mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foreign"}, Spec: mcsv1beta1.ServiceImportSpec{Type: mcsv1beta1.Headless, Ports: []mcsv1beta1.ServicePort{}}}
+	taken := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: services.DerivedName(web)}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.9.9"}}
+	a.create(theirs)
+	a.create(taken)
+	a.serve(web, "10.244.0.9")
+	a.serve(foreign, "10.244.0.9")
+	ready := func() string {
+		c := meta.FindStatusCondition(a.imported(web).Status.Conditions, string(mcsv1beta1.ServiceImportConditionReady))
+		return string(c.Status) + " " + c.Reason
+	}
+	until(t, "said", func() bool { return a.imported(web) != nil && ready() == "False NotManagedByWeft" }, a)
+	require.Empty(t, a.imported(web).Spec.IPs)
+	require.Empty(t, a.backends(web))
+	require.Equal(t, theirs.Spec, a.imported(foreign).Spec)
+	require.Equal(t, "False Pending: no peer is told of it: allow the namespace in access.services.export of a ForeignCluster (namespace shop)",
+		a.exportCondition(web, mcsv1beta1.ServiceExportConditionReady))
+
+	require.NoError(t, a.client.Delete(t.Context(), taken))
+	until(t, "out of the way", a.has(web, "10.244.0.9:8080"), a)
+	require.Equal(t, "True Ready", ready())
+	require.NoError(t, a.client.Delete(t.Context(), a.imported(web)))
+	require.NoError(t, a.client.DeleteAllOf(t.Context(), &discoveryv1.EndpointSlice{}, client.InNamespace("shop"), client.MatchingLabels{discoveryv1.LabelServiceName: services.DerivedName(web)}))
+	until(t, "made again", a.has(web, "10.244.0.9:8080"), a)
+
+	// A headless Service says why it is not exported, and its import ends.
+	var service corev1.Service
+	require.NoError(t, a.client.Get(t.Context(), web, &service))
+	service.Spec.ClusterIP = corev1.ClusterIPNone
+	require.NoError(t, a.client.Update(t.Context(), &service))
+	until(t, "not exported", a.bare(web), a)
+	require.Contains(t, a.exportCondition(web, mcsv1beta1.ServiceExportConditionReady), "False HeadlessNotSupported")
+	require.Empty(t, a.exportCondition(web, mcsv1beta1.ServiceExportConditionConflict))
+}
