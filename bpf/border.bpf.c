@@ -253,8 +253,9 @@ WEFT_INLINE int weft_enter_quoting(struct __sk_buff *skb, const struct weft_pack
 		return -WEFT_QUOTE_NO_SOURCE;
 	change->source = weft_to_local(row, quote->ip.saddr, &change->difference);
 
+	/* A hub has no say about a cluster whose packets it may not bring. */
 	row = NULL;
-	if (weft_wire(quote->ip.daddr, &wire) && wire.link == id)
+	if (weft_wire(quote->ip.daddr, &wire) && wire.link == id && weft_accepts(id, wire.cluster))
 		row = weft_row(id, WEFT_SIDE_OURS, wire.cluster, wire.network);
 	if (!row)
 		return -WEFT_QUOTE_NO_DESTINATION;

@@ -318,14 +318,15 @@ func (p *Provider) report(s *scene, clusters []v1alpha1.ForeignCluster, introduc
 }
 
 // closed reports whether all gateways keep payload to and from a neighbor off the
-// hubs.
+// hubs. One whose agent fails goes on as before, so it counts too, as long as its
+// node lives; one that never had a lane carries nothing.
 func (s *scene) closed(n *v1alpha1.Neighbor) bool {
 	if n.Spec.Paths != v1alpha1.PathDirectOnly {
 		return false
 	}
 	for i := range s.nodes {
 		node := &s.nodes[i]
-		if node.Spec.GatewayID == 0 || !s.alive[node.Name] || !fabric.AgentReady(node) {
+		if node.Spec.GatewayID == 0 || !s.alive[node.Name] || len(node.Status.Lanes) == 0 {
 			continue
 		}
 		if !slices.ContainsFunc(node.Status.Applied, func(a v1alpha1.AppliedNeighbor) bool {

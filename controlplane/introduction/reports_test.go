@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -154,4 +155,36 @@ func TestPace(t *testing.T) {
 	require.Len(t, taken, 51, "the newest")
 	taken, _ = p.take(nil, now.Add(changeEvery))
 	require.Len(t, taken, 51, "what was said is not forgotten")
+}
+
+// A gateway whose agent fails still sends as before: the hub is not closed.
+func TestClosedOnAllGateways(t *testing.T) {
+	n := &v1alpha1.Neighbor{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "1", Generation: 2}}
+	n.Spec.Paths = v1alpha1.PathDirectOnly
+	node := func(name string, gateway int32, generation int64, ready metav1.ConditionStatus, lanes int) v1alpha1.FabricNode {
+		out := v1alpha1.FabricNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		out.Spec.GatewayID = gateway
+		out.Status.Applied = []v1alpha1.AppliedNeighbor{{Name: "b", UID: "1", Generation: generation}}
+		out.Status.Lanes = make([]v1alpha1.LaneStatus, lanes)
+		out.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready}}
+		return out
+	}
+	yes, no := metav1.ConditionTrue, metav1.ConditionFalse
+	for name, c := range map[string]struct {
+		other  v1alpha1.FabricNode
+		closed bool
+	}{
+		"in place":                  {node("two", 2, 2, yes, 1), true},
+		"behind":                    {node("two", 2, 1, yes, 1), false},
+		"behind, its agent fails":   {node("two", 2, 1, no, 1), false},
+		"behind, its node is dead":  {node("dead", 2, 1, yes, 1), true},
+		"no lane yet":               {node("two", 2, 0, no, 0), true},
+		"behind, but no gateway":    {node("two", 0, 1, yes, 1), true},
+		"in place, its agent fails": {node("two", 2, 2, no, 1), true},
+	} {
+		s := &scene{nodes: []v1alpha1.FabricNode{node("one", 1, 2, yes, 1), c.other}, alive: map[string]bool{"one": true, "two": true}}
+		require.Equal(t, c.closed, s.closed(n), name)
+	}
+	n.Spec.Paths = v1alpha1.PathAny
+	require.False(t, (&scene{}).closed(n))
 }

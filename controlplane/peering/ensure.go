@@ -49,6 +49,7 @@ func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignClu
 	if existing == nil && !direct(fc) && len(hubs) == 0 {
 		return nil, nil, errNoWay
 	}
+	record, foreign := s.withoutForeignKeys(fc, record)
 	networks := s.exported(fc)
 	if networks == nil && existing != nil {
 		networks = networksOf(existing.Networks)
@@ -72,6 +73,9 @@ func (r *Reconciler) ensureNeighbor(ctx context.Context, fc *v1alpha1.ForeignClu
 	}
 	if len(leftOut) > 0 {
 		prefixProblem = firstOf(prefixProblem, crowded{leftOut})
+	}
+	if foreign != nil {
+		prefixProblem = firstOf(prefixProblem, foreign)
 	}
 	neighbor, err = r.writeNeighbor(ctx, fc.Name, neighbor, spec)
 	return neighbor, prefixProblem, err

@@ -231,8 +231,8 @@ func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *s
 		ways: s.waysTo(fc), spec: &neighbor.Spec, own: s.config.Status.Networks, channel: status,
 		prefixes: prefixProblem, inPlace: placed, waiting: waiting, hub: s.asHub(fc),
 	})
-	if errors.As(prefixProblem, new(crowded)) {
-		return nil // no other turn helps
+	if errors.As(prefixProblem, new(crowded)) || errors.As(prefixProblem, new(foreignKey)) {
+		return nil // no turn of its own helps
 	}
 	return prefixProblem
 }

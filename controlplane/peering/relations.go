@@ -11,7 +11,8 @@ import (
 	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
-// everyone in access.transit.neighbors stands for all neighbors.
+// everyone in access.transit.neighbors stands for all neighbors that an admin
+// made: whom others introduce is let through by name only.
 const everyone = "*"
 
 // told is what a cluster has said in this life of the controller; the zero value
@@ -78,10 +79,11 @@ func offDirect(fc *v1alpha1.ForeignCluster, paths v1alpha1.PathPolicy, placed bo
 
 // granted reports whether this cluster forwards between two others.
 func granted(a, b *v1alpha1.ForeignCluster) bool {
-	names := func(list []string, name string) bool {
-		return slices.Contains(list, everyone) || slices.Contains(list, name)
+	names := func(one, other *v1alpha1.ForeignCluster) bool {
+		list := one.Spec.Access.Transit.Neighbors
+		return slices.Contains(list, other.Name) || other.Spec.MadeByAdmin() && slices.Contains(list, everyone)
 	}
-	return names(a.Spec.Access.Transit.Neighbors, b.Name) || names(b.Spec.Access.Transit.Neighbors, a.Name)
+	return names(a, b) || names(b, a)
 }
 
 // isHub reports whether this cluster reaches others through a neighbor. What is

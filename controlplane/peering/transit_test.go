@@ -388,6 +388,24 @@ func TestLocalName(t *testing.T) {
 	require.Equal(t, "a123456789012345678901234567890-"+string(two)[:8], LocalName(v1alpha1.ClusterID(long), two, clusters))
 }
 
+// "All" are those whom this admin made; whom a neighbor introduces is not let
+// through to them unless it is named.
+func TestAllIsNotWhomOthersIntroduce(t *testing.T) {
+	cluster := func(name string, transit ...string) *v1alpha1.ForeignCluster {
+		fc := &v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		fc.Spec.Access.Transit.Neighbors = transit
+		return fc
+	}
+	a, b, z := cluster("a", "*"), cluster("b"), cluster("z")
+	z.Spec.IntroducedBy = []string{"d/az"}
+	require.True(t, granted(a, b))
+	require.True(t, granted(b, a))
+	require.False(t, granted(a, z))
+	require.True(t, granted(cluster("b", "z"), z))
+	z.Spec.Access.Transit.Neighbors = []string{"*"} // the admin's word about z itself
+	require.True(t, granted(a, z))
+}
+
 // Of an object that was made anew for an introduction the mode is written second:
 // until then it may be Require.
 func TestUnknownModeKeepsOffTheHub(t *testing.T) {

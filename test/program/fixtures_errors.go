@@ -159,6 +159,8 @@ func badErrorFixtures() (all []Fixture) {
 	bad("about a packet to a stranger", bpfgen.ReasonQuoteNoDestination, 3, quotes[0].build("100.70.0.9", "192.168.1.1", 1))
 	in := icmpError(ip("242.1.16.1", "10.244.1.5", 64, layers.IPProtocolICMPv4), 11, 0, 0, 0, quotes[0].build("10.244.1.5", "100.70.0.9", 1))
 	all = append(all, dropped("error about a packet to a prefix of another link", bpfgen.LaneIngress, in, 2, bpfgen.ReasonQuoteNoDestination))
+	in = icmpError(ip("242.1.16.1", "10.244.1.5", 64, layers.IPProtocolICMPv4), 3, 4, 0, 576, quotes[0].build("10.244.1.5", "242.2.0.9", 1))
+	all = append(all, dropped("hub's error about a packet to a cluster that must come directly", bpfgen.LaneIngress, in, 2, bpfgen.ReasonQuoteNoDestination))
 	in = icmpError(ip("242.1.16.1", "10.244.1.5", 64, layers.IPProtocolICMPv4), 11, 0, 0, 0, quotes[0].build("100.90.0.5", "242.0.0.9", 1))
 	return append(all, dropped("error about a packet from a name of another link", bpfgen.LaneIngress, in, 2, bpfgen.ReasonQuoteNoSource))
 }

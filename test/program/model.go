@@ -185,7 +185,7 @@ func (m *model) enter() error {
 		return drop(bpfgen.ReasonNotAccepted)
 	}
 	quoted, err := m.quote(func(a netip.Addr) *Row { return m.theirRow(id, a) }, func(a netip.Addr) *Row {
-		if row := m.wireRow(a); row != nil && row.Link == id {
+		if row := m.wireRow(a); row != nil && row.Link == id && m.Accept[Crossing{id, row.Cluster}] {
 			return row
 		}
 		return nil

@@ -33,8 +33,9 @@ const (
 // TransitSpec is what a peer and this cluster forward for each other.
 type TransitSpec struct {
 	// Neighbors that the peer may exchange traffic with through this cluster, by
-	// local name; "*" stands for all. A pair is forwarded, both ways, if either of
-	// the two names the other.
+	// local name; "*" stands for all that an admin made, not for those that others
+	// introduced. A pair is forwarded, both ways, if either of the two names the
+	// other.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=40

@@ -132,7 +132,7 @@ func transitOf(fcl *v1alpha1.ForeignCluster, clusters []v1alpha1.ForeignCluster)
 	for i := range clusters {
 		other := &clusters[i]
 		pair := other.Name != fcl.Name && fcl.Spec.Direct() && other.Spec.Direct()
-		if pair && (names(fcl, other.Name) || names(other, fcl.Name)) {
+		if pair && (names(fcl, other) || names(other, fcl)) {
 			transit.With = append(transit.With, other.Name)
 		}
 	}
@@ -146,7 +146,9 @@ func transitOf(fcl *v1alpha1.ForeignCluster, clusters []v1alpha1.ForeignCluster)
 	return transit
 }
 
-func names(fcl *v1alpha1.ForeignCluster, other string) bool {
+// names reports whether a cluster's grant covers another; all are those that an
+// admin made.
+func names(fcl, other *v1alpha1.ForeignCluster) bool {
 	neighbors := fcl.Spec.Access.Transit.Neighbors
-	return slices.Contains(neighbors, other) || slices.Contains(neighbors, peering.EveryNeighbor)
+	return slices.Contains(neighbors, other.Name) || other.Spec.MadeByAdmin() && slices.Contains(neighbors, peering.EveryNeighbor)
 }
