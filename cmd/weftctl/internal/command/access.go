@@ -19,8 +19,8 @@ func newAccess(env *environment) *cobra.Command {
 		Use:   "access [NAME]",
 		Short: "Say what the other clusters may do here, change it, or accept one that is introduced",
 		Long: `Shows for each ForeignCluster, or for NAME alone, who made it, whether it waits for approval, and what it may do here:
-open flows to pods, exchange traffic with which others through this cluster, serve as a hub, introduce clusters, and what
-those may do.
+open flows to pods, be told of which exported services and have which of its own imported, exchange traffic with which others
+through this cluster, serve as a hub, introduce clusters, and what those may do.
 
 Flags that grant something change what NAME is granted here, and leave the rest. With --accept this cluster agrees to the
 introduction of NAME and peers with it directly.`,
@@ -28,6 +28,7 @@ introduction of NAME and peers with it directly.`,
   weftctl access milan -o json
   weftctl access milan --use-as-hub --introductions Ask
   weftctl access milan --transit none
+  weftctl access milan --export-services shop,search --import-services None
   weftctl access rome --accept`,
 		Args: arguments(cobra.MaximumNArgs(1), "at most one name of a ForeignCluster"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,9 +142,11 @@ func TestSweep(t *testing.T) {
 // An uninstall ends with what is left to do on the peers: a reinstall makes a
 // new identity.
 func TestUninstallEndsWithThePeers(t *testing.T) {
-	for _, left := range []install.Leftovers{{}, {Nodes: []string{"n"}, Peers: []string{"b"}, Folders: []string{"/run/weft"}}} {
+	for _, left := range []install.Leftovers{{}, {Nodes: []string{"n"}, Peers: []string{"b"}, Folders: []string{"/run/weft"}, DNS: "x", CRDs: []string{"y"}}} {
 		var out bytes.Buffer
 		printLeftovers(&out, left)
+		require.Equal(t, left.DNS != "", strings.Contains(out.String(), "may still forward to weft-dns: x."))
+		require.Equal(t, len(left.CRDs) > 0, strings.Contains(out.String(), "objects of yours: CRD y;"))
 		require.Regexp(t, "must unpeer this cluster's former identity .*`weftctl unpeer NAME` there\\.\n$", out.String())
 	}
 }

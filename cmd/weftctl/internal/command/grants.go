@@ -33,8 +33,8 @@ func (g *grantFlags) add(cmd *cobra.Command, prefix string) {
 		flags.StringVar(into, prefix+name, "", strings.NewReplacer("SELF", self, "OTHER", other).Replace(usage))
 	}
 	text(&g.pods, "pods", "pods of SELF that OTHER may open flows to: All or None (default All for a new peer)")
-	text(&g.exportServices, "export-services", "services exported in SELF that OTHER is told of: All or None (default All for a new peer)")
-	text(&g.importServices, "import-services", "services exported in OTHER that SELF imports: All or None (default All for a new peer)")
+	text(&g.exportServices, "export-services", "services exported in SELF that OTHER is told of: All, None or those of namespaces, with commas (default All for a new peer)")
+	text(&g.importServices, "import-services", "services exported in OTHER that SELF imports: All, None or those of namespaces, with commas (default All for a new peer)")
 	text(&g.transit, "transit", "clusters that OTHER may exchange traffic with through SELF: their names there with commas, or all, or none (default none for a new peer)")
 	flags.BoolVar(&g.useAsHub, prefix+"use-as-hub", false, fmt.Sprintf("%s reaches clusters through %s, which can read and forge that traffic", self, other))
 	text(&g.introductions, "introductions", "what SELF does with clusters that OTHER introduces for a direct link: Allow, Ask or Deny (default Deny for a new peer)")
@@ -55,10 +55,10 @@ func (g *grantFlags) read(cmd *cobra.Command) (peering.Grants, error) {
 	if err != nil {
 		return grants, err
 	}
-	if grants.ExportServices, err = choice(g.flag("export-services"), g.exportServices, v1alpha1.ServicesAll, v1alpha1.ServicesNone); err != nil {
+	if grants.ExportServices, grants.ExportNamespaces, err = services(g.flag("export-services"), g.exportServices); err != nil {
 		return grants, err
 	}
-	if grants.ImportServices, err = choice(g.flag("import-services"), g.importServices, v1alpha1.ServicesAll, v1alpha1.ServicesNone); err != nil {
+	if grants.ImportServices, grants.ImportNamespaces, err = services(g.flag("import-services"), g.importServices); err != nil {
 		return grants, err
 	}
 	if cmd.Flags().Changed(g.prefix + "transit") {
@@ -85,6 +85,31 @@ func choice[T ~string](flag, value string, choices ...T) (T, error) {
 	}
 	last := len(names) - 1
 	return "", usageError{fmt.Errorf("%s %s is not known: choose %s or %s", flag, value, strings.Join(names[:last], ", "), names[last])}
+}
+
+// maxNamespaces is how many an object takes.
+const maxNamespaces = 256
+
+// services reads a policy, or a list of namespaces, none of which has the name of
+// a policy: theirs are in small letters.
+func services(flag, value string) (v1alpha1.ServicePolicy, []string, error) {
+	switch policy := v1alpha1.ServicePolicy(value); policy {
+	case "", v1alpha1.ServicesAll, v1alpha1.ServicesNone:
+		return policy, nil, nil
+	}
+	var names []string
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if len(validation.ValidateNamespaceName(name, false)) > 0 || name == "all" || name == "none" {
+			return "", nil, usageError{fmt.Errorf("%s %s: %q is no namespace here: choose All or None, or name namespaces with commas", flag, value, name)}
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) > maxNamespaces {
+		return "", nil, usageError{fmt.Errorf("%s lists %d namespaces but at most %d are allowed: choose All", flag, len(names), maxNamespaces)}
+	}
+	return v1alpha1.ServicesSelected, names, nil
 }
 
 // maxTransit is how many neighbors an object takes.

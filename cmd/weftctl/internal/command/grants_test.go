@@ -43,6 +43,10 @@ func TestGrantFlags(t *testing.T) {
 	require.Equal(t, peering.Grants{
 		Pods: v1alpha1.PodAccessNone, Transit: []string{"milan", "rome"}, UseAsHub: &no, Introductions: v1alpha1.IntroductionAsk,
 	}, own)
+	own, peers, err = said(t, "--export-services", "shop, search,shop", "--peer-import-services", "None", "--peer-export-services", "All")
+	require.NoError(t, err)
+	require.Equal(t, peering.Grants{ExportServices: v1alpha1.ServicesSelected, ExportNamespaces: []string{"search", "shop"}}, own)
+	require.Equal(t, peering.Grants{ExportServices: v1alpha1.ServicesAll, ImportServices: v1alpha1.ServicesNone}, peers)
 	own, _, err = said(t, "--transit", "none")
 	require.NoError(t, err)
 	require.Equal(t, peering.Grants{Transit: []string{}}, own)
@@ -57,6 +61,9 @@ func TestWrongGrants(t *testing.T) {
 		"--introduced Some":            "--introduced Some is not known: choose All or None",
 		"--peer-pods x":                "--peer-pods x is not known: choose All or None",
 		"--transit a,all":              "all stands alone",
+		"--export-services all":        `"all" is no namespace here: choose All or None, or name namespaces with commas`,
+		"--peer-import-services a,,b":  `"" is no namespace here`,
+		"--import-services Selected":   `"Selected" is no namespace here`,
 		"--transit a,,b":               `"" is no name of a ForeignCluster`,
 		"--peer-transit Rome":          `--peer-transit Rome: "Rome" is no name of a ForeignCluster`,
 		"--transit=":                   `"" is no name`,

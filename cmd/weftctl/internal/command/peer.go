@@ -37,10 +37,13 @@ func newPeer(env *environment) *cobra.Command {
 		Long: `Writes a ForeignCluster into each of the two clusters and waits until each sees the other over the data path.
 
 What each side grants the other can be said by flags: those without prefix are for the ForeignCluster here, those with
---peer- for the one there. A new peer may open flows to all pods and nothing else. Peering again is safe: flags that are
-given change what is granted, and the rest stays.`,
+--peer- for the one there. A new peer may open flows to all pods, is told of all services that are exported (ServiceExport)
+and has its own imported, and nothing else. Peering again is safe: flags that are given change what is granted, and the rest
+stays.`,
 		Example: `  weftctl peer --kubeconfig berlin.kubeconfig --peer-kubeconfig milan.kubeconfig
   weftctl peer --context berlin --peer-context milan --pods None
+  # milan is told of what berlin exports in namespaces shop and search alone, and imports that
+  weftctl peer --context berlin --peer-context milan --export-services shop,search
   # hub forwards between edge and its other peers, and may introduce edge to them
   weftctl peer --context hub --peer-context edge --transit all \
     --peer-use-as-hub --peer-introductions Allow --peer-introduced All`,

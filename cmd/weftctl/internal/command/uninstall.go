@@ -16,8 +16,10 @@ func newUninstall(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Weft from a cluster and its nodes",
-		Long: `Withdraws the connections between other clusters, ends every peering, has the agents remove what they made on their
-nodes, then deletes Weft's objects, CRDs and claims.
+		Long: `Withdraws the connections between other clusters, ends every peering, takes Weft's block out of CoreDNS's configuration, has
+the agents remove what they made on their nodes, then deletes the services of other clusters and Weft's objects, CRDs and
+claims. ServiceExports stay, and with them their CRD. If CoreDNS's ConfigMap is not in kube-system, run
+` + "`weftctl dns disable --configmap NAMESPACE/NAME`" + ` as well.
 It is bounded in time. If a program does not answer it stops and says which; --force goes on and lists what was left.`,
 		Args: arguments(cobra.NoArgs, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,6 +51,12 @@ func printLeftovers(w io.Writer, left install.Leftovers) {
 	}
 	if len(left.Folders) > 0 {
 		fmt.Fprintf(w, "Folders that may be left on nodes: %s.\n", strings.Join(left.Folders, ", "))
+	}
+	if left.DNS != "" {
+		fmt.Fprintf(w, "The cluster's DNS may still forward to weft-dns: %s.\n", left.DNS)
+	}
+	if len(left.CRDs) > 0 {
+		fmt.Fprintf(w, "Kept, since there are objects of yours: CRD %s; without Weft nothing acts on them.\n", strings.Join(left.CRDs, ", "))
 	}
 	fmt.Fprintln(w, "Clusters that were peers must unpeer this cluster's former identity before they peer with it again: `weftctl unpeer NAME` there.")
 }

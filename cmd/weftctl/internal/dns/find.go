@@ -34,6 +34,9 @@ const (
 	addonMode = "addonmanager.kubernetes.io/mode"
 )
 
+// ErrNoCoreDNS says that no ConfigMap is one of CoreDNS.
+var ErrNoCoreDNS = errors.New("there is no CoreDNS")
+
 // errNoServer says that the chart lacks weft-dns.
 var errNoServer = errors.New("there is no Service weft-dns in namespace " + v1alpha1.SystemNamespace + ": run `weftctl install` first")
 
@@ -95,9 +98,9 @@ func choose(maps []corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("there is no CoreDNS: no ConfigMap in namespace %s has a Corefile. If it is elsewhere give --configmap NAMESPACE/NAME; "+
+		return nil, fmt.Errorf("%w: no ConfigMap in namespace %s has a Corefile. If it is elsewhere give --configmap NAMESPACE/NAME; "+
 			"another DNS server has to be told by its own means to forward %s to the ClusterIP of Service weft-dns in namespace %s",
-			usualNamespace, corefile.Zone, v1alpha1.SystemNamespace)
+			ErrNoCoreDNS, usualNamespace, corefile.Zone, v1alpha1.SystemNamespace)
 	case 1:
 		return found[0], nil
 	default:

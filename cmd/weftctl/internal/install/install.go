@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/dns"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/wait"
 	"github.com/weft-fabric/weft/tools/chart"
@@ -14,15 +15,17 @@ import (
 
 // Result is what an installation ended with.
 type Result struct {
-	ClusterID v1alpha1.ClusterID     `json:"clusterID"`
-	Identity  v1alpha1.Identity      `json:"identity,omitempty"`
-	Networks  []v1alpha1.OwnNetwork  `json:"networks,omitempty"`
-	Gateways  []string               `json:"gateways,omitempty"`
-	Exposure  v1alpha1.Exposure      `json:"exposure"`
-	Objects   int                    `json:"objects"`
-	Ready     bool                   `json:"ready"`
-	Notes     []string               `json:"notes,omitempty"`
-	Config    *v1alpha1.FabricConfig `json:"-"`
+	ClusterID v1alpha1.ClusterID    `json:"clusterID"`
+	Identity  v1alpha1.Identity     `json:"identity,omitempty"`
+	Networks  []v1alpha1.OwnNetwork `json:"networks,omitempty"`
+	Gateways  []string              `json:"gateways,omitempty"`
+	Exposure  v1alpha1.Exposure     `json:"exposure"`
+	Objects   int                   `json:"objects"`
+	Ready     bool                  `json:"ready"`
+	Notes     []string              `json:"notes,omitempty"`
+	// DNS says whether the cluster's DNS leads to weft-dns.
+	DNS    dns.Standing           `json:"dns"`
+	Config *v1alpha1.FabricConfig `json:"-"`
 }
 
 // Render returns the manifests for the request on a cluster of the given
@@ -68,6 +71,7 @@ func Install(ctx context.Context, c *kube.Cluster, request Request, limit time.D
 		err = fmt.Errorf("everything is applied but %w; `weftctl status` says more, and running the same install again is safe", timeout)
 	}
 	result := summarize(seen)
+	result.DNS = dns.Look(ctx, c)
 	result.Objects = len(manifests.CRDs) + len(manifests.Objects)
 	return result, err
 }

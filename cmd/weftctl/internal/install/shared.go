@@ -6,7 +6,9 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -91,6 +93,42 @@ func ownCRDs(ctx context.Context, c client.Reader, crds []*unstructured.Unstruct
 		}
 	}
 	return own, nil
+}
+
+// unused leaves out the shared CRDs that would take objects with them that Weft
+// did not make, and names them: a user's ServiceExports outlive Weft.
+func unused(ctx context.Context, c client.Reader, crds []*unstructured.Unstructured) (left []*unstructured.Unstructured, used []string, err error) {
+	for _, crd := range crds {
+		keep := false
+		if shared(crd) {
+			if keep, err = holdsOthers(ctx, c, crd); err != nil {
+				return nil, nil, err
+			}
+		}
+		if keep {
+			used = append(used, crd.GetName())
+			continue
+		}
+		left = append(left, crd)
+	}
+	return left, used, nil
+}
+
+// holdsOthers reports whether there are objects of a shared CRD that Weft did not
+// make.
+func holdsOthers(ctx context.Context, c client.Reader, crd *unstructured.Unstructured) (bool, error) {
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: mcsv1beta1.GroupName, Version: mcsv1beta1.GroupVersion.Version, Kind: kind + "List"})
+	others, err := labels.NewRequirement(managedByLabel, selection.NotEquals, []string{managedByWeft})
+	if err != nil {
+		return false, fmt.Errorf("select %ss: %w", kind, err)
+	}
+	err = c.List(ctx, list, client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*others)}, client.Limit(1))
+	if kube.Missing(err) {
+		return false, nil
+	}
+	return len(list.Items) > 0, kube.Explain(err, "list", kind+"s")
 }
 
 // removeImports deletes what weft-controller made of other clusters' services: it

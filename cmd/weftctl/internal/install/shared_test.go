@@ -90,3 +90,34 @@ func TestUninstallRemovesImports(t *testing.T) {
 		require.Equal(t, "web-1", slices.Items[0].Name)
 	})
 }
+
+// A user's ServiceExports outlive Weft, and so does their CRD, though Weft has
+// installed it; what Weft made goes, with its CRD.
+func TestUninstallKeepsExports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := released(t, installed(t), time.Second)
+		export := &mcsv1beta1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+		made := &mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{
+			managedByLabel: managedByWeft, mcsv1beta1.LabelServiceName: "web",
+		}}}
+		require.NoError(t, c.Create(t.Context(), export))
+		require.NoError(t, c.Create(t.Context(), made))
+		for _, name := range []string{imports, exports} {
+			require.NoError(t, applyCRD(t.Context(), c, crdNamed(t, name), quiet))
+		}
+		left, err := Uninstall(t.Context(), c, false, quiet)
+		require.NoError(t, err)
+		require.Equal(t, Leftovers{CRDs: []string{exports}}, left)
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(export), export))
+		require.True(t, kube.Missing(c.Get(t.Context(), client.ObjectKeyFromObject(made), made)))
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: exports}, crd))
+		require.True(t, kube.Missing(c.Get(t.Context(), client.ObjectKey{Name: imports}, crd)))
+
+		require.NoError(t, c.Delete(t.Context(), export))
+		left, err = Uninstall(t.Context(), c, false, quiet)
+		require.NoError(t, err)
+		require.Empty(t, left)
+		require.True(t, kube.Missing(c.Get(t.Context(), client.ObjectKey{Name: exports}, crd)), "nobody needs it any more")
+	})
+}

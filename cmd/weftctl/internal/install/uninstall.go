@@ -33,11 +33,17 @@ type Leftovers struct {
 	Peers []string `json:"peers,omitempty"`
 	// Folders that may still be there on some nodes.
 	Folders []string `json:"folders,omitempty"`
+	// DNS is what is left to do for the cluster's DNS to forward nothing to Weft.
+	DNS string `json:"dns,omitempty"`
+	// CRDs of multi-cluster services that stay, because there are objects of them
+	// that Weft did not make.
+	CRDs []string `json:"crds,omitempty"`
 }
 
 // Uninstall takes Weft out of the cluster: first the connections that it made
-// between others, then the peerings, then what is on the nodes, each by the
-// programs that made it, then those programs and the API objects. With force it goes on where a program does not answer.
+// between others, then the peerings, then what the cluster's DNS forwards, then
+// what is on the nodes, each by the programs that made it, then those programs
+// and the API objects. With force it goes on where a program does not answer.
 func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.Progress) (Leftovers, error) {
 	var left Leftovers
 	values, err := installedImage(ctx, c)
@@ -57,6 +63,7 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 	if left.Peers, err = partAll(ctx, c, force, progress); err != nil {
 		return left, err
 	}
+	left.DNS = disableDNS(ctx, c, progress)
 	if left.Nodes, err = releaseNodes(ctx, c, force, progress); err != nil {
 		return left, err
 	}
@@ -69,6 +76,9 @@ func Uninstall(ctx context.Context, c *kube.Cluster, force bool, progress wait.P
 		return left, err
 	}
 	if err := removeImports(ctx, c, progress); err != nil {
+		return left, err
+	}
+	if manifests.CRDs, left.CRDs, err = unused(ctx, c, manifests.CRDs); err != nil {
 		return left, err
 	}
 	swept, err := sweep(ctx, c, manifests, progress)

@@ -21,9 +21,10 @@ type Grants struct {
 	UseAsHub      *bool
 	Introductions v1alpha1.IntroductionPolicy // empty: not said
 	Introduced    v1alpha1.PodAccess          // empty: not said
-	// ExportServices to the other cluster and ImportServices from it, in all
-	// namespaces or none; empty: not said.
-	ExportServices, ImportServices v1alpha1.ServicePolicy
+	// ExportServices to the other cluster and ImportServices from it; empty: not
+	// said. Selected goes with namespaces.
+	ExportServices, ImportServices     v1alpha1.ServicePolicy
+	ExportNamespaces, ImportNamespaces []string
 }
 
 // Any reports whether anything is said.
@@ -46,10 +47,10 @@ func (g Grants) Over(access v1alpha1.AccessSpec) v1alpha1.AccessSpec {
 	access.Services.Export = cmp.Or(g.ExportServices, access.Services.Export, v1alpha1.ServicesNone)
 	access.Services.Import = cmp.Or(g.ImportServices, access.Services.Import, v1alpha1.ServicesNone)
 	if g.ExportServices != "" {
-		access.Services.ExportNamespaces = nil
+		access.Services.ExportNamespaces = append([]string(nil), g.ExportNamespaces...)
 	}
 	if g.ImportServices != "" {
-		access.Services.ImportNamespaces = nil
+		access.Services.ImportNamespaces = append([]string(nil), g.ImportNamespaces...)
 	}
 	if g.Transit != nil {
 		access.Transit.Neighbors = append([]string(nil), g.Transit...) // nil if none
@@ -66,6 +67,7 @@ func everything(access v1alpha1.AccessSpec) Grants {
 		Pods: access.Pods, Transit: append([]string{}, access.Transit.Neighbors...), UseAsHub: &access.Transit.UseAsHub,
 		Introductions: access.Introductions, Introduced: access.Introduced,
 		ExportServices: access.Services.Export, ImportServices: access.Services.Import,
+		ExportNamespaces: access.Services.ExportNamespaces, ImportNamespaces: access.Services.ImportNamespaces,
 	}
 }
 
@@ -83,12 +85,12 @@ func (g Grants) patch() map[string]any {
 	if g.Introduced != "" {
 		access["introduced"] = g.Introduced
 	}
-	// The namespaces belong to a policy that is not there any more.
+	// Null removes namespaces that belong to a policy that is not there any more.
 	if g.ExportServices != "" {
-		services["export"], services["exportNamespaces"] = g.ExportServices, nil
+		services["export"], services["exportNamespaces"] = g.ExportServices, append([]string(nil), g.ExportNamespaces...)
 	}
 	if g.ImportServices != "" {
-		services["import"], services["importNamespaces"] = g.ImportServices, nil
+		services["import"], services["importNamespaces"] = g.ImportServices, append([]string(nil), g.ImportNamespaces...)
 	}
 	if len(services) > 0 {
 		access["services"] = services

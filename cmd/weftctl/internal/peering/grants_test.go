@@ -129,8 +129,7 @@ func TestPeerRefusesTransitToItself(t *testing.T) {
 	}
 }
 
-// Services are granted each way, in all namespaces or none; who names namespaces
-// writes the object.
+// Services are granted each way, in all namespaces, in some or in none.
 func TestPeerGrantsServices(t *testing.T) {
 	a, b := cluster(t, "a", 'a', []string{"192.0.2.1"}), cluster(t, "b", 'b', nil)
 	none := Side{Client: b, Grants: Grants{ExportServices: v1alpha1.ServicesNone, ImportServices: v1alpha1.ServicesNone}}
@@ -156,4 +155,11 @@ func TestPeerGrantsServices(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.ServicesSpec{Export: v1alpha1.ServicesAll, Import: v1alpha1.ServicesSelected, ImportNamespaces: []string{"x", "y"}},
 		get(t, a, "b").Spec.Access.Services)
+
+	some := Grants{ExportServices: v1alpha1.ServicesSelected, ExportNamespaces: []string{"shop"}, ImportServices: v1alpha1.ServicesNone}
+	outcomes, err = Peer(t.Context(), Side{Client: a, Grants: some}, Side{Client: b}, 0, quiet)
+	require.NoError(t, err)
+	want := v1alpha1.ServicesSpec{Export: v1alpha1.ServicesSelected, ExportNamespaces: []string{"shop"}, Import: v1alpha1.ServicesNone}
+	require.Equal(t, want, get(t, a, "b").Spec.Access.Services, "the namespaces of the former policy are gone")
+	require.Equal(t, want, outcomes[0].Granted.Services)
 }

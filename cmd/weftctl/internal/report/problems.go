@@ -45,7 +45,7 @@ func workloadProblems(in Input) []Problem {
 	for _, d := range in.Deployments {
 		switch {
 		case d.Status.AvailableReplicas == 0:
-			tell("Deployment", d.Name, "it does not run, so nothing new is learned; what works goes on working"+in.Trouble(d.Spec.Selector))
+			tell("Deployment", d.Name, "it does not run, so "+without(d.Name)+in.Trouble(d.Spec.Selector))
 		case !install.RolledOut(d):
 			tell("Deployment", d.Name, "its rollout is not complete, so a former version goes on running"+in.Trouble(d.Spec.Selector))
 		}
@@ -56,6 +56,14 @@ func workloadProblems(in Input) []Problem {
 		}
 	}
 	return found
+}
+
+// without says what a workload's absence means.
+func without(name string) string {
+	if name == "weft-dns" {
+		return "pods find no services of other clusters by name; all else works"
+	}
+	return "nothing new is learned; what works goes on working"
 }
 
 func configProblems(in Input) []Problem {
