@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-fabric/weft/tools/traffic/bulk"
+	"github.com/weft-fabric/weft/tools/traffic/calls"
 	"github.com/weft-fabric/weft/tools/traffic/echo"
+	"github.com/weft-fabric/weft/tools/traffic/lookup"
 	"github.com/weft-fabric/weft/tools/traffic/ping"
 	"github.com/weft-fabric/weft/tools/traffic/stream"
 )
@@ -17,30 +19,33 @@ import (
 func clientCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "client", Short: "Be a client of a server"}
 	cmd.AddCommand(
-		echoCommand("tcp", "Exchange random bytes over TCP", 64, echo.TCP),
-		echoCommand("udp", "Exchange a UDP datagram", 64, echo.UDP),
-		echoCommand("large-udp", "Exchange a UDP datagram that is fragmented on the way", 60000, echo.UDP),
+		echoCommand("tcp HOST:PORT", "Exchange random bytes over TCP; the host may be a name", 64, echo.TCPTo),
+		echoCommand("udp ADDRESS:PORT", "Exchange a UDP datagram", 64, udp),
+		echoCommand("large-udp ADDRESS:PORT", "Exchange a UDP datagram that is fragmented on the way", 60000, udp),
 		bulkCommand(),
 		streamCommand(),
+		callsCommand(),
 	)
 	return cmd
 }
 
-func echoCommand(name, short string, size int, run func(context.Context, echo.Request) (echo.Result, error)) *cobra.Command {
+func echoCommand(use, short string, size int, run func(context.Context, string, echo.Request) (echo.Result, error)) *cobra.Command {
 	req := echo.Request{}
 	cmd := &cobra.Command{
-		Use: name + " ADDRESS:PORT", Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if req.Target, err = target(args[0]); err != nil {
-				return err
-			}
-			return report(run(cmd.Context(), req))
-		},
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return report(run(cmd.Context(), args[0], req)) },
 	}
 	cmd.Flags().IntVar(&req.Bytes, "bytes", size, "bytes to exchange")
 	cmd.Flags().IntVar(&req.Attempts, "attempts", 1, "attempts (UDP)")
 	cmd.Flags().IntVar(&req.TimeoutMilliseconds, "timeout-ms", 5000, "milliseconds to wait")
 	return cmd
+}
+
+func udp(ctx context.Context, address string, req echo.Request) (result echo.Result, err error) {
+	if req.Target, err = target(address); err != nil {
+		return result, err
+	}
+	return echo.UDP(ctx, req)
 }
 
 func bulkCommand() *cobra.Command {
@@ -80,6 +85,34 @@ func streamCommand() *cobra.Command {
 	cmd.Flags().IntVar(&req.PacketsPerSecond, "rate", 1000, "packets a second")
 	cmd.Flags().IntVar(&req.Bytes, "bytes", 200, "bytes of payload")
 	cmd.Flags().IntVar(&req.DurationMilliseconds, "duration-ms", 30_000, "milliseconds to send")
+	return cmd
+}
+
+func callsCommand() *cobra.Command {
+	req := calls.Request{}
+	cmd := &cobra.Command{
+		Use: "calls NAME:PORT", Short: "Open many new TCP connections to the echo servers behind a name", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Target = args[0]
+			return report(calls.Run(cmd.Context(), req))
+		},
+	}
+	cmd.Flags().IntVar(&req.Count, "count", 100, "connections to open")
+	cmd.Flags().IntVar(&req.Parallel, "parallel", 20, "connections at a time")
+	cmd.Flags().IntVar(&req.TimeoutMilliseconds, "timeout-ms", 10_000, "milliseconds for each, with its lookup")
+	return cmd
+}
+
+func lookupCommand() *cobra.Command {
+	req := lookup.Request{}
+	cmd := &cobra.Command{
+		Use: "lookup NAME", Short: "Resolve a name as /etc/resolv.conf says", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Name = args[0]
+			return report(lookup.Run(cmd.Context(), req))
+		},
+	}
+	cmd.Flags().StringVar(&req.Type, "type", "A", "type of the records: A or SRV")
 	return cmd
 }
 

@@ -25,7 +25,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), clientCommand(), pingCommand(), callCommand(), bareWireGuardCommand())
+	root.AddCommand(serveCommand(), clientCommand(), pingCommand(), lookupCommand(), callCommand(), bareWireGuardCommand())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
@@ -54,7 +55,7 @@ func (l Lab) Open(ctx context.Context, name string) (*Cluster, error) {
 	}
 	config.QPS, config.Burst, config.Timeout = 50, 100, 30*time.Second
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, mcsv1beta1.AddToScheme} {
 		if err := add(kinds); err != nil {
 			return nil, fmt.Errorf("register the API's kinds: %w", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-fabric/weft/tools/traffic/bulk"
+	"github.com/weft-fabric/weft/tools/traffic/calls"
 	"github.com/weft-fabric/weft/tools/traffic/control"
 	"github.com/weft-fabric/weft/tools/traffic/echo"
 	"github.com/weft-fabric/weft/tools/traffic/ping"
@@ -60,6 +61,9 @@ func TestAPIRunsEveryKindOfTraffic(t *testing.T) {
 	udp := call[echo.Result](t, a, control.PathEchoUDP, echo.Request{Target: at(control.EchoOffset), Bytes: 8192})
 	require.Equal(t, 8192, udp.Bytes)
 
+	called := call[calls.Result](t, a, control.PathCalls, calls.Request{Target: at(control.EchoOffset).String(), Count: 5})
+	require.Equal(t, map[string]int{second.String(): 5}, called.Servers)
+
 	moved := call[bulk.Result](t, a, control.PathBulk, bulk.Request{Target: at(control.BulkOffset), Direction: bulk.Upload, Bytes: 1 << 20, Verify: true})
 	require.EqualValues(t, 1<<20, moved.Bytes)
 
@@ -96,6 +100,8 @@ func TestAPIReportsFailures(t *testing.T) {
 	require.ErrorContains(t, err, "connect to the echo server")
 	_, err = control.Call(t.Context(), a, control.PathEchoTCP, []byte(`{"nonsense":1}`))
 	require.ErrorContains(t, err, "nonsense")
+	_, err = control.Call(t.Context(), a, control.PathLookup, []byte(`{"name":"echo","type":"MX"}`))
+	require.ErrorContains(t, err, "not asked for here")
 	_, err = control.Call(t.Context(), a, control.PathStop, []byte(`{"flow":9}`))
 	require.ErrorContains(t, err, "flow 9 does not run here")
 	_, err = control.Call(t.Context(), a, "/v1/other", nil)

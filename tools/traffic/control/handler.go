@@ -6,7 +6,9 @@ import (
 	"net/http"
 
 	"github.com/weft-fabric/weft/tools/traffic/bulk"
+	"github.com/weft-fabric/weft/tools/traffic/calls"
 	"github.com/weft-fabric/weft/tools/traffic/echo"
+	"github.com/weft-fabric/weft/tools/traffic/lookup"
 	"github.com/weft-fabric/weft/tools/traffic/ping"
 	"github.com/weft-fabric/weft/tools/traffic/steady"
 	"github.com/weft-fabric/weft/tools/traffic/stream"
@@ -21,6 +23,8 @@ func (s *Server) handler(life context.Context) http.Handler {
 	mux.HandleFunc("GET "+PathHealth, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("POST "+PathEchoTCP, post(echo.TCP))
 	mux.HandleFunc("POST "+PathEchoUDP, post(echo.UDP))
+	mux.HandleFunc("POST "+PathLookup, post(lookup.Run))
+	mux.HandleFunc("POST "+PathCalls, post(calls.Run))
 	mux.HandleFunc("POST "+PathBulk, post(bulk.Transfer))
 	mux.HandleFunc("POST "+PathPing, post(ping.Run))
 	mux.HandleFunc("POST "+PathPingSeen, post(s.pingSeen))

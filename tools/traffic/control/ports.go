@@ -19,6 +19,8 @@ const (
 	PathHealth   = "/healthz"
 	PathEchoTCP  = "/v1/echo/tcp"      // POST echo.Request, echo.Result
 	PathEchoUDP  = "/v1/echo/udp"      // POST echo.Request, echo.Result
+	PathLookup   = "/v1/lookup"        // POST lookup.Request, lookup.Result
+	PathCalls    = "/v1/calls"         // POST calls.Request, calls.Result
 	PathBulk     = "/v1/bulk"          // POST bulk.Request, bulk.Result
 	PathPing     = "/v1/ping"          // POST ping.Request, ping.Result
 	PathPingSeen = "/v1/ping/seen"     // POST PingSeen, PingSeen

@@ -1,16 +1,19 @@
 // Package echo is a server that first tells the source address it saw and then
 // returns every byte, over TCP and UDP, and the clients that check both.
 //
-// TCP: the server writes its view of the client's address and a newline, then
-// echoes. UDP: an answer is one length byte, that many bytes of source
+// TCP: the server writes its view of the client's address, a space, its own
+// address and a newline, then echoes. UDP: an answer is one length byte, that many bytes of source
 // address, and the request.
 package echo
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"net"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -43,6 +46,8 @@ type Request struct {
 type Result struct {
 	// ObservedSource is the client's address as the server saw it.
 	ObservedSource netip.AddrPort `json:"observedSource"`
+	// Server is the server's own address as it sees it (TCP).
+	Server netip.AddrPort `json:"server,omitzero"`
 	// LocalAddress is the client's address as the client sees it.
 	LocalAddress netip.AddrPort `json:"localAddress"`
 	Bytes        int            `json:"bytes"`
@@ -83,6 +88,31 @@ func compare(sent, back []byte) error {
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+// Greeting is what a server tells over TCP before it echoes.
+type Greeting struct {
+	Source, Server netip.AddrPort
+}
+
+// ReadGreeting reads it.
+func ReadGreeting(from *bufio.Reader) (Greeting, error) {
+	line, err := from.ReadString('\n')
+	if err != nil {
+		return Greeting{}, err
+	}
+	source, server, _ := strings.Cut(strings.TrimSpace(line), " ")
+	g := Greeting{Source: addrPort(source), Server: addrPort(server)}
+	if !g.Source.IsValid() || !g.Server.IsValid() {
+		return Greeting{}, fmt.Errorf("%q is no greeting of an echo server", line)
+	}
+	return g, nil
+}
+
+// Greet writes the greeting of a connection's server end.
+func Greet(conn net.Conn) error {
+	_, err := fmt.Fprintf(conn, "%s %s\n", addrPort(conn.RemoteAddr().String()), addrPort(conn.LocalAddr().String()))
+	return err
+}
 
 // addrPort converts a socket address, without an IPv4-mapped prefix.
 func addrPort(text string) netip.AddrPort {

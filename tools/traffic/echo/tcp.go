@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -38,7 +37,7 @@ func echoTCP(conn net.Conn) {
 	if conn.SetDeadline(time.Now().Add(connectionLife)) != nil {
 		return
 	}
-	if _, err := fmt.Fprintf(conn, "%s\n", addrPort(conn.RemoteAddr().String())); err != nil {
+	if Greet(conn) != nil {
 		return
 	}
 	_, _ = io.Copy(conn, conn)
@@ -47,6 +46,12 @@ func echoTCP(conn net.Conn) {
 // TCP opens a connection, reads the source address that the server saw, sends
 // random bytes and compares what comes back.
 func TCP(ctx context.Context, req Request) (Result, error) {
+	return TCPTo(ctx, req.Target.String(), req)
+}
+
+// TCPTo does it with the server at address, whose host may be a name, instead of
+// the target.
+func TCPTo(ctx context.Context, address string, req Request) (Result, error) {
 	size := req.Bytes
 	if size <= 0 {
 		size = 64
@@ -61,7 +66,7 @@ func TCP(ctx context.Context, req Request) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, req.timeout())
 	defer cancel()
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", req.Target.String())
+	conn, err := dialer.DialContext(ctx, "tcp4", address)
 	if err != nil {
 		return Result{}, fmt.Errorf("connect to the echo server: %w", err)
 	}
@@ -70,21 +75,22 @@ func TCP(ctx context.Context, req Request) (Result, error) {
 	defer stop()
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return Result{}, fmt.Errorf("set the deadline of %s: %w", req.Target, err)
+		return Result{}, fmt.Errorf("set the deadline of %s: %w", address, err)
 	}
 
 	reader := bufio.NewReader(conn)
-	source, err := reader.ReadString('\n')
+	greeting, err := ReadGreeting(reader)
 	if err != nil {
-		return Result{}, fmt.Errorf("read the source that %s saw: %w", req.Target, err)
+		return Result{}, fmt.Errorf("read the source that %s saw: %w", address, err)
 	}
 	start := time.Now()
 	back, err := exchange(conn, reader, sent)
 	if err != nil {
-		return Result{}, fmt.Errorf("exchange %d bytes with %s: %w", size, req.Target, err)
+		return Result{}, fmt.Errorf("exchange %d bytes with %s: %w", size, address, err)
 	}
 	return Result{
-		ObservedSource:  addrPort(strings.TrimSpace(source)),
+		ObservedSource:  greeting.Source,
+		Server:          greeting.Server,
 		LocalAddress:    addrPort(conn.LocalAddr().String()),
 		Bytes:           size,
 		Attempts:        1,

@@ -11,9 +11,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/weft-fabric/weft/tools/traffic/echo"
 )
 
 // Run opens the connection, keeps bytes moving until its duration or ctx ends,
@@ -75,13 +76,11 @@ func (c *client) greet() error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(dialTimeout)); err != nil {
 		return err
 	}
-	line, err := c.reader.ReadString('\n')
+	greeting, err := echo.ReadGreeting(c.reader)
 	if err != nil {
 		return err
 	}
-	if c.report.ObservedSource, err = netip.ParseAddrPort(strings.TrimSpace(line)); err != nil {
-		return err
-	}
+	c.report.ObservedSource = greeting.Source
 	c.report.Local, err = netip.ParseAddrPort(c.conn.LocalAddr().String())
 	if err != nil {
 		return err

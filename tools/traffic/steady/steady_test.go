@@ -2,7 +2,6 @@ package steady
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -28,7 +27,7 @@ func server(t *testing.T, handle func(net.Conn)) netip.AddrPort {
 			}
 			go func() {
 				defer conn.Close()
-				if _, err := fmt.Fprintf(conn, "%s\n", conn.RemoteAddr()); err == nil {
+				if echo.Greet(conn) == nil {
 					handle(conn)
 				}
 			}()
