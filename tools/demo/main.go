@@ -2,7 +2,8 @@
 // addresses, installs and peers Weft as a user would, sends every kind of
 // traffic between real pods, and measures it against bare WireGuard. Then it
 // joins two clusters directly that reached each other through the third, while
-// connections between their pods go on.
+// connections between their pods go on. Last, one cluster exports a service that
+// the others use by its name.
 package main
 
 import (

@@ -74,6 +74,39 @@ type report struct {
 	TCPResets   int     `json:"tcp_resets"`
 	TCPBytes    int64   `json:"tcp_bytes_verified"`
 	TCPSilence  float64 `json:"tcp_longest_silence_ms"`
+
+	// A service of b. DNSOK: its name resolved in pods of a and c, also while b was
+	// cut off, and no longer once it was not exported.
+	DNSOK bool `json:"dns_ok"`
+	// ServiceCalls are new connections to the name, of which ServiceAnswered were
+	// answered. OK: all were, and each backend was used; SourceOK: the servers saw
+	// the callers' own addresses, translated, each time.
+	ServiceCalls    int  `json:"service_calls"`
+	ServiceAnswered int  `json:"service_calls_answered"`
+	ServiceCallsOK  bool `json:"service_calls_ok"`
+	ServiceSourceOK bool `json:"service_source_ok"`
+	// EndpointPropagation is the worst of all changes, from the EndpointSlice in b to
+	// those in a and c.
+	EndpointChanges     int     `json:"endpoint_changes"`
+	EndpointPropagation float64 `json:"endpoint_propagation_ms"`
+	// WithdrawSeconds from the cut until the endpoints have left, ReturnSeconds from
+	// the healing until they are back, ForgetSeconds from the deletion of the export
+	// until the name is gone everywhere.
+	WithdrawSeconds float64 `json:"service_withdraw_seconds"`
+	ReturnSeconds   float64 `json:"service_return_seconds"`
+	ForgetSeconds   float64 `json:"service_forget_seconds"`
+}
+
+func (r *report) called(c measure.CallReport) {
+	r.ServiceCalls += c.Calls
+	r.ServiceAnswered += c.Answered
+	r.ServiceCallsOK = r.ServiceCallsOK && c.OK()
+	r.ServiceSourceOK = r.ServiceSourceOK && c.SourceOK()
+}
+
+func (r *report) followed(took time.Duration) {
+	r.EndpointChanges++
+	r.EndpointPropagation = max(r.EndpointPropagation, milliseconds(took))
 }
 
 func (r *report) count(result measure.PairResult) {

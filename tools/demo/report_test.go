@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weft-fabric/weft/tools/demo/measure"
+	"github.com/weft-fabric/weft/tools/traffic/calls"
 )
 
 var seen = netip.MustParseAddr("100.71.0.9")
@@ -47,6 +49,10 @@ func TestReportIsOneFlatObject(t *testing.T) {
 	} {
 		require.IsType(t, float64(0), flat[name], name)
 	}
+	require.IsType(t, float64(0), flat["endpoint_propagation_ms"])
+	for _, name := range []string{"dns_ok", "service_calls_ok", "service_source_ok"} {
+		require.Equal(t, false, flat[name], name)
+	}
 	require.InDelta(t, 20.5, flat["rtt_ms"], 0)
 }
 
@@ -56,6 +62,7 @@ func TestVerdictNamesWhatIsNotMet(t *testing.T) {
 		PairsTested: 24, PairsOK: 24, SourcesOK: 24, TransfersVerified: 2, RTT: 41, BareRTT: 41, Ratio: 0.9,
 		LeastRate: 998, HubRTT: 82, HubPackets: 4000, HubTransit: 4100, DirectRTT: 21.4, DirectPackets: 4000,
 		Failover: 400, FailoverLost: 800, Connections: 2, TCPComplete: 2,
+		DNSOK: true, ServiceCalls: 3000, ServiceAnswered: 3000, ServiceCallsOK: true, ServiceSourceOK: true, EndpointChanges: 20, EndpointPropagation: 300,
 	}
 	require.NoError(t, d.verdict())
 	for want, breakIt := range map[string]func(*report){
@@ -75,11 +82,35 @@ func TestVerdictNamesWhatIsNotMet(t *testing.T) {
 		"end of the direct link: 3":                  func(r *report) { r.RemovalLost = 3 },
 		"connections reset: 1, wanted: 0":            func(r *report) { r.TCPResets = 1 },
 		"carried every byte: 1, 0 bytes, wanted: 2;": func(r *report) { r.TCPComplete = 1 },
+		"is exported: no, wanted: yes; see `weftctl": func(r *report) { r.DNSOK = false },
+		"every backend: 2999, every backend: yes":    func(r *report) { r.ServiceAnswered = 2999 },
+		"every backend: 3000, every backend: no":     func(r *report) { r.ServiceCallsOK = false },
+		"translated: no, wanted: yes":                func(r *report) { r.ServiceSourceOK = false },
+		"slowest of 20 changes from endpoints":       func(r *report) { r.EndpointPropagation = 2001 },
+		"slowest of 19 changes":                      func(r *report) { r.EndpointChanges = 19 },
 	} {
 		broken := d
 		breakIt(&broken.report)
 		require.ErrorContains(t, broken.verdict(), want)
 	}
+}
+
+// Calls count as good only if all of them are; the worst of all changes stays.
+func TestReportOfServices(t *testing.T) {
+	r := report{ServiceCallsOK: true, ServiceSourceOK: true}
+	source := netip.MustParseAddr("10.244.0.7")
+	good := measure.CallReport{Source: seen, Backends: []netip.Addr{source}, Result: calls.Result{
+		Calls: 9, Answered: 9, Servers: map[string]int{source.String(): 9}, Sources: map[string]int{seen.String(): 9},
+	}}
+	bad := good
+	bad.Answered, bad.Sources = 8, map[string]int{source.String(): 8}
+	r.called(good)
+	require.Equal(t, report{ServiceCalls: 9, ServiceAnswered: 9, ServiceCallsOK: true, ServiceSourceOK: true}, r)
+	r.called(bad)
+	r.called(good)
+	r.followed(70 * time.Millisecond)
+	r.followed(30 * time.Millisecond)
+	require.Equal(t, report{ServiceCalls: 27, ServiceAnswered: 26, EndpointChanges: 2, EndpointPropagation: 70}, r)
 }
 
 func TestIndenterKeepsLinesWhole(t *testing.T) {

@@ -30,7 +30,7 @@ func upCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start the clusters, join them, try every pair of pods, measure, join two of them directly; leaves them running",
+		Short: "Start the clusters, join them, try every pair of pods, measure, join two of them directly, share a service; leaves them running",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.limit)
@@ -72,7 +72,7 @@ func up(ctx context.Context, o options, out io.Writer) error {
 	}
 	d.report.Time = d.start.UTC()
 	for _, step := range []func(context.Context) error{
-		d.startClusters, d.install, d.peer, d.pods, d.matrix, d.transfers, d.latency, d.throughput, d.directLink,
+		d.startClusters, d.install, d.peer, d.pods, d.matrix, d.transfers, d.latency, d.throughput, d.directLink, d.services,
 	} {
 		if err := step(ctx); err != nil {
 			return errors.Join(err, d.evidence(err))

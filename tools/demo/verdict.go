@@ -27,6 +27,10 @@ const (
 	directRTT    = 20.0
 	directSlack  = 3.0
 	transfersAll = 2
+
+	lookServices = "see `weftctl status services` and `weftctl dns check`"
+	// propagationMax of a changed endpoint, in milliseconds.
+	propagationMax = 2000.0
 )
 
 // criteria judges the report.
@@ -70,6 +74,24 @@ func (d *demo) criteria() []criterion {
 			name: "TCP connections that carried every byte", met: r.Connections > 0 && r.TCPComplete == r.Connections, look: lookPaths,
 			seen: fmt.Sprintf("%d, %d bytes", r.TCPComplete, r.TCPBytes), wanted: fmt.Sprint(r.Connections),
 		},
+		{
+			name: "the service's name resolves in a and c as long as it is exported", met: r.DNSOK, look: lookServices,
+			seen: yesOrNo(r.DNSOK), wanted: "yes",
+		},
+		{
+			name: "new connections to the name answered, by every backend", look: lookServices,
+			met:  r.ServiceCallsOK && r.ServiceCalls > 0 && r.ServiceAnswered == r.ServiceCalls,
+			seen: fmt.Sprintf("%d, every backend: %s", r.ServiceAnswered, yesOrNo(r.ServiceCallsOK)), wanted: fmt.Sprint(r.ServiceCalls),
+		},
+		{
+			name: "servers saw the callers' own addresses, translated", met: r.ServiceSourceOK, look: lookStatus,
+			seen: yesOrNo(r.ServiceSourceOK), wanted: "yes",
+		},
+		{
+			name: fmt.Sprintf("slowest of %d changes from endpoints in b to those in a and c", r.EndpointChanges), look: lookServices,
+			met:  r.EndpointChanges >= changesAll && r.EndpointPropagation <= propagationMax,
+			seen: fmt.Sprintf("%.0f ms", r.EndpointPropagation), wanted: fmt.Sprintf("at most %.0f ms, of %d", propagationMax, changesAll),
+		},
 	}
 }
 
@@ -79,6 +101,13 @@ func count(name string, seen, wanted int, look string) criterion {
 
 func none(name string, seen uint64) criterion {
 	return criterion{name: name, seen: fmt.Sprint(seen), wanted: "0", met: seen == 0, look: lookPaths}
+}
+
+func yesOrNo(met bool) string {
+	if met {
+		return "yes"
+	}
+	return "no"
 }
 
 // within compares milliseconds.

@@ -1,0 +1,218 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/weft-fabric/weft/tools/demo/testbed"
+	"github.com/weft-fabric/weft/tools/traffic/calls"
+	"github.com/weft-fabric/weft/tools/traffic/control"
+	"github.com/weft-fabric/weft/tools/traffic/lookup"
+)
+
+// Lookup resolves a name in a pod, as programs there do.
+func Lookup(ctx context.Context, from testbed.Host, name string) (lookup.Result, error) {
+	result, err := testbed.Call[lookup.Result](ctx, from, control.PathLookup, lookup.Request{Name: name})
+	if err != nil {
+		return result, fmt.Errorf("look %s up: %w", name, err)
+	}
+	return result, nil
+}
+
+// AwaitLookup looks the service's name up again and again until met, and returns
+// the last answer.
+func AwaitLookup(ctx context.Context, from testbed.Host, limit time.Duration, met func(lookup.Result) bool) (lookup.Result, error) {
+	var last lookup.Result
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		result, err := Lookup(ctx, from, testbed.ServiceDomain)
+		if err != nil {
+			return false, nil
+		}
+		last = result
+		return met(last), nil
+	})
+	if err != nil {
+		return last, fmt.Errorf("wait %s for %s to resolve as it should in %s: the last answer was %s %v from %s", limit, testbed.ServiceDomain, from, last.Code, last.Records, last.Server)
+	}
+	return last, nil
+}
+
+// CallReport is what became of many new TCP connections to the service's name.
+type CallReport struct {
+	From testbed.Host
+	// Source is From's address as the servers should see it, Backends are the
+	// servers' own addresses.
+	Source   netip.Addr
+	Backends []netip.Addr
+	calls.Result
+}
+
+// CallService opens them. The servers are in cluster exporter.
+func CallService(ctx context.Context, from testbed.Host, exporter *testbed.Cluster, backends []netip.Addr, count int) (CallReport, error) {
+	report := CallReport{From: from, Backends: backends}
+	var err error
+	if report.Source, err = exporter.Remap(ctx, from.Cluster.Name, from.Address); err != nil {
+		return report, err
+	}
+	target := fmt.Sprintf("%s:%d", testbed.ServiceDomain, control.DefaultBasePort+control.EchoOffset)
+	report.Result, err = testbed.Call[calls.Result](ctx, from, control.PathCalls, calls.Request{Target: target, Count: count, Parallel: 25})
+	if err != nil {
+		return report, fmt.Errorf("call %s: %w", target, err)
+	}
+	return report, nil
+}
+
+// OK says whether every call was answered, and every backend answered some and
+// nobody else any.
+func (r CallReport) OK() bool {
+	var want []string
+	for _, b := range r.Backends {
+		want = append(want, b.String())
+	}
+	return r.Calls > 0 && r.Answered == r.Calls && slices.Equal(slices.Sorted(maps.Keys(r.Servers)), slices.Sorted(slices.Values(want)))
+}
+
+// SourceOK says whether every server saw the caller's own address, translated.
+func (r CallReport) SourceOK() bool {
+	return r.Answered > 0 && maps.Equal(r.Sources, map[string]int{r.Source.String(): r.Answered})
+}
+
+func (r CallReport) String() string {
+	text := fmt.Sprintf("%s: %d of %d connections answered in %.1f s, the slowest after %.0f ms; by %s; seen as %s",
+		r.From, r.Answered, r.Calls, r.Seconds, r.SlowestMilliseconds, counts(r.Servers), counts(r.Sources))
+	if len(r.Errors) > 0 {
+		text += fmt.Sprintf("; %q", r.Errors)
+	}
+	return text
+}
+
+func counts(of map[string]int) string {
+	text := ""
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		text += fmt.Sprintf(", %s (%d)", name, of[name])
+	}
+	if text == "" {
+		return "nobody"
+	}
+	return text[2:]
+}
+
+// Shared is the service of one cluster as others import it, its endpoints watched
+// in all of them.
+type Shared struct {
+	Exporter  *testbed.Cluster
+	Importers []*testbed.Cluster
+
+	own      *testbed.EndpointWatch
+	imported []*testbed.EndpointWatch
+}
+
+// Share starts the watches, which end with ctx.
+func Share(ctx context.Context, exporter *testbed.Cluster, importers ...*testbed.Cluster) (*Shared, error) {
+	s := &Shared{Exporter: exporter, Importers: importers}
+	var err error
+	if s.own, err = exporter.WatchOwnEndpoints(ctx); err != nil {
+		return nil, err
+	}
+	for _, importer := range importers {
+		w, err := importer.WatchImportedEndpoints(ctx, exporter.Name)
+		if err != nil {
+			return nil, err
+		}
+		s.imported = append(s.imported, w)
+	}
+	return s, nil
+}
+
+// Ready endpoints, by their addresses in the exporter.
+func (s *Shared) Ready() []netip.Addr { return s.own.Ready() }
+
+// Count waits until the exporter has so many ready endpoints and the importers
+// have them all in their own view, and returns them and how long the slowest
+// importer took from the change in the exporter.
+func (s *Shared) Count(ctx context.Context, count int, limit time.Duration) ([]netip.Addr, time.Duration, error) {
+	ready, err := s.own.AwaitCount(ctx, count, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	took, err := s.Follow(ctx, ready, limit)
+	return ready, took, err
+}
+
+// Follow waits until the exporter has these ready endpoints and the importers
+// have them all in their own view; see Count.
+func (s *Shared) Follow(ctx context.Context, ready []netip.Addr, limit time.Duration) (time.Duration, error) {
+	changed, err := s.own.Await(ctx, ready, limit)
+	if err != nil {
+		return 0, err
+	}
+	var slowest time.Duration
+	for i, w := range s.imported {
+		want, err := s.Importers[i].RemapAll(ctx, s.Exporter.Name, ready)
+		if err != nil {
+			return 0, err
+		}
+		followed, err := w.Await(ctx, want, limit)
+		if err != nil {
+			return 0, err
+		}
+		slowest = max(slowest, followed.Sub(changed))
+	}
+	return slowest, nil
+}
+
+// Withdrawn waits until no importer has any endpoint of the exporter.
+func (s *Shared) Withdrawn(ctx context.Context, limit time.Duration) error {
+	for _, w := range s.imported {
+		if _, err := w.AwaitCount(ctx, 0, limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kept says which importer has been without one of these endpoints at some moment
+// since a time.
+func (s *Shared) Kept(ctx context.Context, since time.Time, ready []netip.Addr) error {
+	var errs []error
+	for i, w := range s.imported {
+		want, err := s.Importers[i].RemapAll(ctx, s.Exporter.Name, ready)
+		if err != nil {
+			return err
+		}
+		if missed := w.Missed(since, want); len(missed) > 0 {
+			errs = append(errs, fmt.Errorf("cluster %s was without endpoints %v of %s", s.Importers[i].Name, missed, s.Exporter.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Toggle makes pods of the exporter backends of the service and takes them away
+// again, in turns, changes times in all, and returns how long each change took to
+// reach the slowest importer. Everything is as before at the end of an even number.
+func (s *Shared) Toggle(ctx context.Context, pods []testbed.Host, changes int, limit time.Duration) ([]time.Duration, error) {
+	var took []time.Duration
+	for i := range changes {
+		pod, serve := pods[i/2%len(pods)], i%2 == 0
+		want := slices.DeleteFunc(slices.Clone(s.Ready()), func(a netip.Addr) bool { return a == pod.Address })
+		if serve {
+			want = append(want, pod.Address)
+		}
+		if err := pod.Serve(ctx, serve); err != nil {
+			return took, err
+		}
+		one, err := s.Follow(ctx, want, limit)
+		if err != nil {
+			return took, err
+		}
+		took = append(took, one)
+	}
+	return took, nil
+}

@@ -1,0 +1,50 @@
+package measure
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weft-fabric/weft/tools/demo/testbed"
+	"github.com/weft-fabric/weft/tools/traffic/calls"
+)
+
+// All is well only if all calls were answered, by each backend and nobody else,
+// who saw the caller's own address and no other.
+func TestCallReport(t *testing.T) {
+	good := func() CallReport {
+		return CallReport{
+			From: testbed.Host{Node: "a2"}, Source: netip.MustParseAddr("100.71.0.9"),
+			Backends: []netip.Addr{netip.MustParseAddr("10.244.1.5"), netip.MustParseAddr("10.244.0.7")},
+			Result: calls.Result{
+				Calls: 100, Answered: 100, Servers: map[string]int{"10.244.0.7": 60, "10.244.1.5": 40},
+				Sources: map[string]int{"100.71.0.9": 100},
+			},
+		}
+	}
+	require.True(t, good().OK())
+	require.True(t, good().SourceOK())
+	require.Contains(t, good().String(), "a2: 100 of 100 connections answered")
+	require.Contains(t, good().String(), "by 10.244.0.7 (60), 10.244.1.5 (40); seen as 100.71.0.9 (100)")
+	for name, breakIt := range map[string]func(*CallReport){
+		"one unanswered":    func(r *CallReport) { r.Answered = 99 },
+		"no calls":          func(r *CallReport) { r.Calls, r.Answered = 0, 0 },
+		"an unused backend": func(r *CallReport) { r.Servers = map[string]int{"10.244.0.7": 100} },
+		"a stranger":        func(r *CallReport) { r.Servers["10.244.9.9"] = 1 },
+	} {
+		r := good()
+		breakIt(&r)
+		require.False(t, r.OK(), name)
+	}
+	for name, sources := range map[string]map[string]int{
+		"another":    {"10.244.0.1": 100},
+		"one of two": {"100.71.0.9": 99, "10.244.0.1": 1},
+		"none":       {},
+	} {
+		r := good()
+		r.Sources = sources
+		require.False(t, r.SourceOK(), name)
+	}
+	require.Contains(t, CallReport{}.String(), "by nobody")
+}
