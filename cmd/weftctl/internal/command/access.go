@@ -3,8 +3,10 @@ package command
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/access"
@@ -54,6 +56,8 @@ introduction of NAME and peers with it directly.`,
 		},
 	}
 	flags.add(cmd, "")
+	// What is left out stays as it is: the defaults are those of a new peer.
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage, _, _ = strings.Cut(f.Usage, " (default ") })
 	cmd.Flags().BoolVar(&accept, "accept", false, "accept the introduction of the cluster")
 	return cmd
 }

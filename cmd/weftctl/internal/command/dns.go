@@ -98,7 +98,9 @@ func newDNSDisable(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disable",
 		Short: "Take Weft's block out of CoreDNS's configuration",
-		Args:  arguments(cobra.NoArgs, "no arguments"),
+		Long: `Takes the block out that enable wrote, and leaves every other byte as it is. Pods then find no services of other clusters
+by name; their addresses go on working. A block that somebody has changed is left alone unless --force is given.`,
+		Args: arguments(cobra.NoArgs, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := flags.connect(cmd.Context(), env)
 			if err != nil {

@@ -60,9 +60,10 @@ Installing again is safe: it upgrades, and keeps what FabricConfig "default" say
 	flags := cmd.Flags()
 	flags.StringVar(&request.ClusterID, "cluster-id", "", "name that this cluster gives itself; fixed by the first install")
 	flags.StringSliceVar(&request.PodCIDRs, "pod-cidr", nil, "pod CIDR, if it cannot be detected (repeatable)")
-	flags.StringToStringVar(&request.GatewaySelector, "gateway-selector", nil, "label KEY=VALUE of the nodes that become gateways (default: one node is picked)")
-	flags.StringVar(&request.Exposure, "exposure", "", "how gateways are reached: "+install.Exposures()+" (default HostPort)")
-	flags.StringSliceVar(&request.Endpoints, "endpoint", nil, "address or host name that peers dial, for exposure Static (repeatable)")
+	flags.StringToStringVar(&request.GatewaySelector, "gateway-selector", nil, "label `KEY=VALUE` of the nodes that become gateways (default: one node is picked)")
+	flags.Lookup("gateway-selector").DefValue = "" // else the usage ends with [] as well
+	flags.StringVar(&request.Exposure, "exposure", "", "how peers reach the gateways: HostPort, at their nodes' own addresses; Static, at --endpoint; None, not at all: they dial out (default HostPort)")
+	flags.StringSliceVar(&request.Endpoints, "endpoint", nil, "address or host name that peers dial, without port; makes the exposure Static (repeatable)")
 	flags.StringVar(&request.Image, "image", "", "container image (default the chart's)")
 	flags.StringArrayVarP(&request.ValuesFiles, "values", "f", nil, "file with chart values (repeatable)")
 	flags.StringArrayVar(&request.Set, "set", nil, "chart value KEY=VALUE (repeatable)")

@@ -32,7 +32,7 @@ func newPeer(env *environment) *cobra.Command {
 	var own, peers grantFlags
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use:   "peer --peer-kubeconfig FILE",
+		Use:   "peer --peer-kubeconfig FILE | --peer-context NAME",
 		Short: "Join two clusters whose kubeconfigs you have",
 		Long: `Writes a ForeignCluster into each of the two clusters and waits until each sees the other over the data path.
 

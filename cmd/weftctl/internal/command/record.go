@@ -17,8 +17,11 @@ func newRecord(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Print the ForeignCluster that makes this cluster known to another",
-		Long: `Prints the object that the other side applies. It holds the record that this cluster signed, and nothing secret.
-What access it grants is the other side's decision: read it there before applying.`,
+		Long: `Prints the object that the other side applies, to know this cluster without anybody having access to both. It holds the
+record that this cluster signed, and nothing secret. The two are peers once each has applied the other's.
+
+What access it grants is the other side's decision: read it there before applying. It grants no services; for these,
+` + "`weftctl access NAME --export-services All --import-services All`" + ` follows there.`,
 		Example: `  weftctl record --context berlin > berlin.yaml
   kubectl --context milan apply -f berlin.yaml`,
 		Args: arguments(cobra.NoArgs, "no arguments"),
@@ -40,13 +43,13 @@ What access it grants is the other side's decision: read it there before applyin
 			}
 			object := self.ForeignCluster(name, v1alpha1.AccessSpec{Pods: access}).Object
 			return env.print(object, func(w io.Writer) {
-				fmt.Fprintf(w, "# Cluster %s in its own words. access says which flows it may open to your pods: All or None.\n", self.ClusterID)
+				fmt.Fprintf(w, "# Cluster %s in its own words. spec.access says what it may do in yours; pods: which flows it may open, All or None.\n", self.ClusterID)
 				data, _ := yaml.Marshal(object) // plain maps and strings
 				_, _ = w.Write(data)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "local name there (default this cluster's ID)")
-	cmd.Flags().StringVar(&pods, "pods", string(v1alpha1.PodAccessAll), "access to write into it: All or None")
+	cmd.Flags().StringVar(&pods, "pods", string(v1alpha1.PodAccessAll), "pods there that this cluster may open flows to, as written into it: All or None")
 	return cmd
 }

@@ -76,7 +76,8 @@ Exit codes: 0 it is done or all is well; 1 something is wrong, the message says 
 		Example: `  weftctl install --context berlin --cluster-id berlin
   weftctl install --context milan --cluster-id milan
   weftctl peer --context berlin --peer-context milan
-  weftctl status --context berlin`,
+  weftctl status --context berlin
+  weftctl dns enable --context berlin`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
