@@ -55,10 +55,10 @@ func (g *grantFlags) read(cmd *cobra.Command) (peering.Grants, error) {
 	if err != nil {
 		return grants, err
 	}
-	if grants.ExportServices, grants.ExportNamespaces, err = services(g.flag("export-services"), g.exportServices); err != nil {
+	if grants.ExportServices, grants.ExportNamespaces, err = servicePolicy(g.flag("export-services"), g.exportServices); err != nil {
 		return grants, err
 	}
-	if grants.ImportServices, grants.ImportNamespaces, err = services(g.flag("import-services"), g.importServices); err != nil {
+	if grants.ImportServices, grants.ImportNamespaces, err = servicePolicy(g.flag("import-services"), g.importServices); err != nil {
 		return grants, err
 	}
 	if cmd.Flags().Changed(g.prefix + "transit") {
@@ -90,9 +90,9 @@ func choice[T ~string](flag, value string, choices ...T) (T, error) {
 // maxNamespaces is how many an object takes.
 const maxNamespaces = 256
 
-// services reads a policy, or a list of namespaces, none of which has the name of
-// a policy: theirs are in small letters.
-func services(flag, value string) (v1alpha1.ServicePolicy, []string, error) {
+// servicePolicy reads a policy, or a list of namespaces, none of which has the
+// name of a policy: theirs are in small letters.
+func servicePolicy(flag, value string) (v1alpha1.ServicePolicy, []string, error) {
 	switch policy := v1alpha1.ServicePolicy(value); policy {
 	case "", v1alpha1.ServicesAll, v1alpha1.ServicesNone:
 		return policy, nil, nil
