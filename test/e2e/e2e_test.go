@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/tools/demo/leftover"
 	"github.com/weft-fabric/weft/tools/demo/testbed"
@@ -73,8 +74,10 @@ func variant(t *testing.T, options testbed.LabOptions) {
 }
 
 // uninstall requires that nothing of Weft is left on the nodes and in the API
-// servers. One cluster is still peered: uninstalling ends that too.
+// servers, but for the user's export and what that needs. The clusters are still
+// peered, and b imports the service: uninstalling ends that too.
 func (s *suite) uninstall(t *testing.T) {
+	s.share(t)
 	for _, c := range s.clusters() {
 		begin := time.Now()
 		require.NoError(t, c.Uninstall(bounded(t, 5*time.Minute)))
@@ -85,8 +88,27 @@ func (s *suite) uninstall(t *testing.T) {
 		require.Empty(t, left)
 		left, err = c.APIResidue(ctx)
 		require.NoError(t, err)
-		require.Empty(t, left)
+		if c == s.a {
+			require.Equal(t, []string{"CustomResourceDefinition /" + mcsv1beta1.ServiceExportFullName}, left)
+		} else {
+			require.Empty(t, left)
+		}
 	}
+}
+
+// share exports a service from a, and lets the DNS of both clusters forward its
+// name.
+func (s *suite) share(t *testing.T) {
+	t.Helper()
+	ctx := bounded(t, 2*time.Minute)
+	require.NoError(t, s.a.Apply(ctx, testbed.EchoService(0)+"---\n"+testbed.ServiceExport(testbed.ServiceName)))
+	for c, other := range s.both() {
+		require.NoError(t, c.GrantServices(ctx, other.Name)) // records grant none by themselves
+		_, err := c.Weftctl(ctx, "dns", "enable", "--wait", "0")
+		require.NoError(t, err)
+	}
+	_, err := s.b.WaitImport(ctx, serviceLimit)
+	require.NoError(t, err)
 }
 
 // nothingLeft requires that the machine holds nothing of the lab that it did

@@ -30,7 +30,8 @@ const (
 
 // A consumer c and two providers, a and b, all with the same CIDRs. The providers
 // are peered with c alone: they reach each other through it, then directly,
-// introduced by it. The steps share one lab and build on each other.
+// introduced by it. Last, the others use a service of b. The steps share one lab
+// and build on each other.
 func TestHubAndDirectLink(t *testing.T) {
 	s := start(t, testbed.LabOptions{Clusters: 3}, nil)
 
@@ -45,6 +46,15 @@ func TestHubAndDirectLink(t *testing.T) {
 	step(t, "payload required to be direct", s.required)
 	step(t, "required from the start", s.requiredFromTheStart)
 	step(t, "deleted while unreachable", s.deletedWhileUnreachable)
+
+	v := s.shareService(t)
+	step(t, "service exported", v.exported)
+	step(t, "service called", v.called)
+	step(t, "service scaled", v.scaled)
+	step(t, "wrong exports", v.wrongExports)
+	step(t, "service stays", v.stays)
+	step(t, "exporter cut off", v.exporterCutOff)
+	step(t, "service not exported any more", v.unexported)
 }
 
 // peerWithConsumer peers c with a and b; nobody peers a with b.

@@ -99,7 +99,7 @@ func TestVerdictNamesWhatIsNotMet(t *testing.T) {
 func TestReportOfServices(t *testing.T) {
 	r := report{ServiceCallsOK: true, ServiceSourceOK: true}
 	source := netip.MustParseAddr("10.244.0.7")
-	good := measure.CallReport{Source: seen, Backends: []netip.Addr{source}, Result: calls.Result{
+	good := measure.CallReport{Caller: measure.Caller{Source: seen}, Backends: []netip.Addr{source}, Result: calls.Result{
 		Calls: 9, Answered: 9, Servers: map[string]int{source.String(): 9}, Sources: map[string]int{seen.String(): 9},
 	}}
 	bad := good

@@ -31,7 +31,7 @@ const (
 type services struct {
 	*demo
 	shared  *measure.Shared
-	callers []testbed.Host
+	callers []measure.Caller
 	// addresses of the service in the callers' clusters.
 	addresses []netip.Addr
 	backends  []netip.Addr
@@ -40,7 +40,14 @@ type services struct {
 func (d *demo) services(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the watches
-	s := &services{demo: d, callers: []testbed.Host{plainHost(d.hosts["a"]), plainHost(d.hosts["c"])}}
+	s := &services{demo: d}
+	for _, name := range []string{"a", "c"} {
+		caller, err := measure.NewCaller(ctx, plainHost(d.hosts[name]), d.b)
+		if err != nil {
+			return err
+		}
+		s.callers = append(s.callers, caller)
+	}
 	d.report.DNSOK, d.report.ServiceCallsOK, d.report.ServiceSourceOK = true, true, true
 	for _, step := range []func(context.Context) error{
 		s.export, s.resolve, s.callBoth, s.callDirectly, s.scale, s.toggle, s.cut, s.heal, s.unexport,
@@ -108,7 +115,7 @@ func (s *services) resolve(ctx context.Context) error {
 // tells, not an error.
 func (s *services) lookups(ctx context.Context, when string, right func(caller int) func(lookup.Result) bool) error {
 	for i, caller := range s.callers {
-		answer, err := measure.AwaitLookup(ctx, caller, forgetLimit, right(i))
+		answer, err := measure.AwaitLookup(ctx, caller.Host, forgetLimit, right(i))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -128,13 +135,13 @@ func (s *services) callBoth(ctx context.Context) error {
 }
 
 // call opens new connections from callers, all at once.
-func (s *services) call(ctx context.Context, count int, callers ...testbed.Host) error {
-	s.say("open %d TCP connections to %s from each of %v", count, testbed.ServiceDomain, callers)
+func (s *services) call(ctx context.Context, count int, callers ...measure.Caller) error {
+	s.say("open %d TCP connections to %s from %v", count, testbed.ServiceDomain, callers)
 	reports := make([]measure.CallReport, len(callers))
 	group, limited := errgroup.WithContext(ctx)
 	for i, caller := range callers {
 		group.Go(func() (err error) {
-			reports[i], err = measure.CallService(limited, caller, s.b, s.backends, count)
+			reports[i], err = caller.Call(limited, s.backends, count)
 			return err
 		})
 	}

@@ -44,29 +44,36 @@ func AwaitLookup(ctx context.Context, from testbed.Host, limit time.Duration, me
 	return last, nil
 }
 
-// CallReport is what became of many new TCP connections to the service's name.
-type CallReport struct {
-	From testbed.Host
-	// Source is From's address as the servers should see it, Backends are the
-	// servers' own addresses.
-	Source   netip.Addr
-	Backends []netip.Addr
-	calls.Result
+// Caller is a host with its address as the servers of a service should see it.
+type Caller struct {
+	testbed.Host
+	Source netip.Addr
 }
 
-// CallService opens them. The servers are in cluster exporter.
-func CallService(ctx context.Context, from testbed.Host, exporter *testbed.Cluster, backends []netip.Addr, count int) (CallReport, error) {
-	report := CallReport{From: from, Backends: backends}
-	var err error
-	if report.Source, err = exporter.Remap(ctx, from.Cluster.Name, from.Address); err != nil {
-		return report, err
-	}
+// NewCaller looks up how the cluster that exports a service sees a host.
+func NewCaller(ctx context.Context, host testbed.Host, exporter *testbed.Cluster) (Caller, error) {
+	source, err := exporter.Remap(ctx, host.Cluster.Name, host.Address)
+	return Caller{Host: host, Source: source}, err
+}
+
+// Call opens new TCP connections to the service's name; backends are the servers'
+// own addresses.
+func (c Caller) Call(ctx context.Context, backends []netip.Addr, count int) (CallReport, error) {
+	report := CallReport{Caller: c, Backends: backends}
 	target := fmt.Sprintf("%s:%d", testbed.ServiceDomain, control.DefaultBasePort+control.EchoOffset)
-	report.Result, err = testbed.Call[calls.Result](ctx, from, control.PathCalls, calls.Request{Target: target, Count: count, Parallel: 25})
+	var err error
+	report.Result, err = testbed.Call[calls.Result](ctx, c.Host, control.PathCalls, calls.Request{Target: target, Count: count, Parallel: 25})
 	if err != nil {
 		return report, fmt.Errorf("call %s: %w", target, err)
 	}
 	return report, nil
+}
+
+// CallReport is what became of calls.
+type CallReport struct {
+	Caller
+	Backends []netip.Addr
+	calls.Result
 }
 
 // OK says whether every call was answered, and every backend answered some and
@@ -84,9 +91,26 @@ func (r CallReport) SourceOK() bool {
 	return r.Answered > 0 && maps.Equal(r.Sources, map[string]int{r.Source.String(): r.Answered})
 }
 
+// Add takes in more calls of the same caller.
+func (r *CallReport) Add(more CallReport) {
+	if r.Calls == 0 {
+		*r = more
+		return
+	}
+	r.Calls, r.Answered, r.Seconds = r.Calls+more.Calls, r.Answered+more.Answered, r.Seconds+more.Seconds
+	r.SlowestMilliseconds = max(r.SlowestMilliseconds, more.SlowestMilliseconds)
+	r.Errors = append(r.Errors, more.Errors...)
+	for name, n := range more.Servers {
+		r.Servers[name] += n
+	}
+	for name, n := range more.Sources {
+		r.Sources[name] += n
+	}
+}
+
 func (r CallReport) String() string {
 	text := fmt.Sprintf("%s: %d of %d connections answered in %.1f s, the slowest after %.0f ms; by %s; seen as %s",
-		r.From, r.Answered, r.Calls, r.Seconds, r.SlowestMilliseconds, counts(r.Servers), counts(r.Sources))
+		r.Host, r.Answered, r.Calls, r.Seconds, r.SlowestMilliseconds, counts(r.Servers), counts(r.Sources))
 	if len(r.Errors) > 0 {
 		text += fmt.Sprintf("; %q", r.Errors)
 	}

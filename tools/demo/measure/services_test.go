@@ -15,7 +15,7 @@ import (
 func TestCallReport(t *testing.T) {
 	good := func() CallReport {
 		return CallReport{
-			From: testbed.Host{Node: "a2"}, Source: netip.MustParseAddr("100.71.0.9"),
+			Caller:   Caller{Host: testbed.Host{Node: "a2"}, Source: netip.MustParseAddr("100.71.0.9")},
 			Backends: []netip.Addr{netip.MustParseAddr("10.244.1.5"), netip.MustParseAddr("10.244.0.7")},
 			Result: calls.Result{
 				Calls: 100, Answered: 100, Servers: map[string]int{"10.244.0.7": 60, "10.244.1.5": 40},
@@ -47,4 +47,11 @@ func TestCallReport(t *testing.T) {
 		require.False(t, r.SourceOK(), name)
 	}
 	require.Contains(t, CallReport{}.String(), "by nobody")
+
+	sum := CallReport{}
+	sum.Add(good())
+	sum.Add(good())
+	require.True(t, sum.OK() && sum.SourceOK())
+	require.Equal(t, 200, sum.Answered)
+	require.Equal(t, 80, sum.Servers["10.244.1.5"])
 }

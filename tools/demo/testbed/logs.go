@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -87,7 +89,10 @@ func (c *Cluster) collectObjects(ctx context.Context, folder string) error {
 	for name, list := range map[string]client.ObjectList{
 		"fabricconfigs": &v1alpha1.FabricConfigList{}, "fabricnodes": &v1alpha1.FabricNodeList{},
 		"foreignclusters": &v1alpha1.ForeignClusterList{}, "neighbors": &v1alpha1.NeighborList{},
-		"prefixclaims": &v1alpha1.PrefixClaimList{}, "foreignclusterconnections": &v1alpha1.ForeignClusterConnectionList{}, "pods": &corev1.PodList{}, "events": &corev1.EventList{},
+		"prefixclaims": &v1alpha1.PrefixClaimList{}, "foreignclusterconnections": &v1alpha1.ForeignClusterConnectionList{},
+		"serviceexports": &mcsv1beta1.ServiceExportList{}, "serviceimports": &mcsv1beta1.ServiceImportList{},
+		"services": &corev1.ServiceList{}, "endpointslices": &discoveryv1.EndpointSliceList{},
+		"pods": &corev1.PodList{}, "events": &corev1.EventList{},
 	} {
 		if err := c.List(ctx, list); err != nil {
 			errs = append(errs, fmt.Errorf("list %s in cluster %s: %w", name, c.Name, err))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 )
@@ -75,7 +76,8 @@ var clusterKinds = []schema.GroupVersionKind{
 	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
 }
 
-// APIResidue lists what Weft left in the API server; test pods are not Weft's.
+// APIResidue lists what Weft left in the API server, the API of services and the
+// configuration of the cluster's DNS among it; test pods are not Weft's.
 func (c *Cluster) APIResidue(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, kind := range clusterKinds {
@@ -88,9 +90,37 @@ func (c *Cluster) APIResidue(ctx context.Context) ([]string, error) {
 			if item.GetName() == TrafficNamespace || item.GetNamespace() == TrafficNamespace {
 				continue
 			}
-			if strings.Contains(item.GetName()+item.GetNamespace(), "weft") {
+			if strings.Contains(item.GetName()+item.GetNamespace(), "weft") || strings.HasSuffix(item.GetName(), mcsv1beta1.GroupName) {
 				left = append(left, fmt.Sprintf("%s %s/%s", kind.Kind, item.GetNamespace(), item.GetName()))
 			}
+			if corefile, _, _ := unstructured.NestedString(item.Object, "data", "Corefile"); strings.Contains(corefile, "weft") {
+				left = append(left, "Corefile with Weft's block:\n"+corefile)
+			}
+		}
+	}
+	imported, err := c.ImportedResidue(ctx)
+	return append(left, imported...), err
+}
+
+// ImportedResidue lists what Weft has made of services of other clusters.
+func (c *Cluster) ImportedResidue(ctx context.Context) ([]string, error) {
+	var left []string
+	for _, kind := range []schema.GroupVersionKind{
+		{Group: "", Version: "v1", Kind: "Service"},
+		{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+		{Group: mcsv1beta1.GroupName, Version: mcsv1beta1.GroupVersion.Version, Kind: mcsv1beta1.ServiceImportKindName},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := c.List(ctx, list, client.HasLabels{mcsv1beta1.LabelServiceName})
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue // the CRD is gone, so its objects are
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s in cluster %s: %w", kind.Kind, c.Name, err)
+		}
+		for _, item := range list.Items {
+			left = append(left, fmt.Sprintf("%s %s/%s", kind.Kind, item.GetNamespace(), item.GetName()))
 		}
 	}
 	return left, nil

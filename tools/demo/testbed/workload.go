@@ -24,6 +24,7 @@ import (
 const (
 	Agent      = "weft-agent"
 	Controller = "weft-controller"
+	DNS        = "weft-dns"
 )
 
 // Process is a container's first process as the machine sees it.
