@@ -55,7 +55,7 @@ func (l Lab) Open(ctx context.Context, name string) (*Cluster, error) {
 	}
 	config.QPS, config.Burst, config.Timeout = 50, 100, 30*time.Second
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, mcsv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, mcsv1beta1.Install} {
 		if err := add(kinds); err != nil {
 			return nil, fmt.Errorf("register the API's kinds: %w", err)
 		}
