@@ -11,10 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/install"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/services"
 )
 
 func run(args ...string) (code int, out, errOut string) {
@@ -50,6 +54,9 @@ func TestWrongCommandLines(t *testing.T) {
 		"dns what":           {[]string{"dns", "enabel"}, "takes enable, disable or check"},
 		"dns of what":        {[]string{"dns", "check", "--configmap", "coredns"}, "not NAMESPACE/NAME"},
 		"dns wait":           {[]string{"dns", "enable", "--wait", "-1s"}, "less than nothing"},
+		"status of what":     {[]string{"status", "servises"}, "takes no arguments"},
+		"services of whom":   {[]string{"status", "services", "web"}, "takes no arguments"},
+		"services of what":   {[]string{"access", "b", "--export-services", "Some"}, `"Some" is no namespace here`},
 		"peer only of whom":  {[]string{"unpeer", "a", "--peer-only"}, "--peer-kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,4 +156,26 @@ func TestUninstallEndsWithThePeers(t *testing.T) {
 		require.Equal(t, len(left.CRDs) > 0, strings.Contains(out.String(), "objects of yours: CRD y;"))
 		require.Regexp(t, "must unpeer this cluster's former identity .*`weftctl unpeer NAME` there\\.\n$", out.String())
 	}
+}
+
+// A service that is wrong is printed, and the exit code says so.
+func TestStatusServices(t *testing.T) {
+	scheme, err := kube.Scheme()
+	require.NoError(t, err)
+	config := &v1alpha1.FabricConfig{}
+	config.Name = v1alpha1.FabricConfigName
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(config).Build()
+	var out bytes.Buffer
+	env := &environment{out: &out, err: &out, format: "json"}
+	require.NoError(t, env.runStatusServices(t.Context(), c))
+
+	export := &mcsv1beta1.ServiceExport{}
+	export.Namespace, export.Name = "shop", "web"
+	require.NoError(t, c.Create(t.Context(), export))
+	out.Reset()
+	require.ErrorIs(t, env.runStatusServices(t.Context(), c), errProblem)
+	var made services.Report
+	require.NoError(t, json.Unmarshal(out.Bytes(), &made))
+	require.Equal(t, "web", made.Services[0].Name)
+	require.Equal(t, "ServiceExport shop/web", made.Problems[0].Object)
 }

@@ -46,6 +46,8 @@ func workloadProblems(in Input) []Problem {
 		switch {
 		case d.Status.AvailableReplicas == 0:
 			tell("Deployment", d.Name, "it does not run, so "+without(d.Name)+in.Trouble(d.Spec.Selector))
+		case d.Status.UpdatedReplicas == d.Status.Replicas && d.Status.AvailableReplicas < d.Status.Replicas:
+			tell("Deployment", d.Name, fmt.Sprintf("%d of its %d pods run%s", d.Status.AvailableReplicas, d.Status.Replicas, in.Trouble(d.Spec.Selector)))
 		case !install.RolledOut(d):
 			tell("Deployment", d.Name, "its rollout is not complete, so a former version goes on running"+in.Trouble(d.Spec.Selector))
 		}

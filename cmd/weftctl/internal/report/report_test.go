@@ -46,6 +46,15 @@ func identityOf(t *testing.T, token string) v1alpha1.Identity {
 	return r.Identity()
 }
 
+// dnsPods is weft-dns with as many of its two pods available.
+func dnsPods(available int32) appsv1.Deployment {
+	two := int32(2)
+	return appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "weft-dns"}, Spec: appsv1.DeploymentSpec{Replicas: &two, Selector: &metav1.LabelSelector{}},
+		Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: available},
+	}
+}
+
 // well is cluster a, one gateway and one plain node, connected to b.
 func well(t *testing.T) Input {
 	t.Helper()
@@ -144,7 +153,11 @@ func TestProblems(t *testing.T) {
 		object, what, do string
 	}{
 		"controller away": {func(in *Input) { in.Deployments[0].Status.AvailableReplicas = 0 },
-			"Deployment weft-controller", "does not run", "describe pods"},
+			"Deployment weft-controller", "does not run, so nothing new is learned", "describe pods"},
+		"names not served": {func(in *Input) { in.Deployments = append(in.Deployments, dnsPods(0)) },
+			"Deployment weft-dns", "does not run, so pods find no services of other clusters by name", "describe pods"},
+		"one of two": {func(in *Input) { in.Deployments = append(in.Deployments, dnsPods(1)) },
+			"Deployment weft-dns", "1 of its 2 pods run", "describe pods"},
 		"rollout hangs on an image": {func(in *Input) {
 			in.Deployments[0].Status.Replicas = 2
 			in.Pods = []corev1.Pod{{Spec: corev1.PodSpec{NodeName: "a1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
