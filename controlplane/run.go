@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -75,10 +74,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	config, err := restConfig(o.Kubeconfig)
+	config, err := patient.Load(o.Kubeconfig, "weft-controller")
 	if err != nil {
 		return err
 	}
+	// The bounds are for bursts of objects, such as at the start of a large cluster.
+	config.QPS, config.Burst = 50, 100
 	mgr, err := newManager(config, o)
 	if err != nil {
 		return err
@@ -163,23 +164,6 @@ func patientConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(patient.Wrap)
 	return config
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	var config *rest.Config
-	var err error
-	if kubeconfig == "" {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
-	}
-	config.UserAgent = "weft-controller"
-	// The bounds are for bursts of objects, such as at the start of a large cluster.
-	config.QPS, config.Burst = 50, 100
-	return config, nil
 }
 
 // channelEndpoint is where agents reach this process.

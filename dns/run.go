@@ -5,7 +5,6 @@ package dns
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -14,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/weft-fabric/weft/apis/patient"
 	"github.com/weft-fabric/weft/dns/server"
 	"github.com/weft-fabric/weft/dns/watch"
 )
@@ -41,7 +40,7 @@ type Options struct {
 // Run answers until ctx ends, and LameDuck longer.
 func Run(ctx context.Context, o Options) error {
 	klog.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	config, err := restConfig(o.Kubeconfig)
+	config, err := patient.Load(o.Kubeconfig, "weft-dns")
 	if err != nil {
 		return err
 	}
@@ -87,19 +86,4 @@ func linger(stopping, lasting context.Context, lameDuck time.Duration) error {
 	case <-timer.C:
 	}
 	return nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	var config *rest.Config
-	var err error
-	if kubeconfig == "" {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
-	}
-	config.UserAgent = "weft-dns"
-	return config, nil
 }
