@@ -21,6 +21,7 @@ const (
 	ReasonInvalidPorts         = "InvalidPorts"
 	ReasonHeadlessNotSupported = "HeadlessNotSupported"
 	ReasonFamilyNotSupported   = "IPFamilyNotSupported"
+	ReasonHostNetwork          = "HostNetworkNotSupported"
 )
 
 // defaultAffinity is what Kubernetes takes where nothing is said.
@@ -32,8 +33,9 @@ type Exported struct {
 	// peers can name. Both are nil if nothing is exported.
 	Own, Told *channel.Service
 	// LeftOut is how many endpoints peers are not told of, because no exported
-	// network holds them; TooMany how many, because there are too many.
-	LeftOut, TooMany int
+	// network holds them; OnNodes how many, because they are on the host network;
+	// TooMany how many, because there are too many.
+	LeftOut, OnNodes, TooMany int
 	// Valid, and Problem: why nothing is exported although it is valid, with an
 	// empty type if all is well.
 	Valid, Problem metav1.Condition
@@ -57,7 +59,13 @@ func Assess(export *mcsv1beta1.ServiceExport, service *corev1.Service, endpoints
 	}
 	told := own
 	own.Backends, _ = limit(backendsOf(endpoints, func(a netip.Addr) (netip.Addr, bool) { return a, true }, nil))
-	told.Backends, out.TooMany = limit(backendsOf(endpoints, addresses.Told, &out.LeftOut))
+	told.Backends, out.TooMany = limit(backendsOf(endpoints, func(a netip.Addr) (netip.Addr, bool) {
+		if addresses.OnNode(a) {
+			out.OnNodes++
+		}
+		return addresses.Told(a)
+	}, &out.LeftOut))
+	out.LeftOut -= out.OnNodes
 	out.Own, out.Told = &own, &told
 	return out
 }

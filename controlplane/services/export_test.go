@@ -70,8 +70,8 @@ func TestAssessRefuses(t *testing.T) {
 	}
 }
 
-// Peers are told addresses that they can name: a pod's, a node's fabric address;
-// the rest is counted. The cluster itself goes by the real ones.
+// Peers are told of endpoints that they can reach, those of pods; the rest is
+// counted. The cluster itself goes by the real ones.
 func TestAssess(t *testing.T) {
 	export := &mcsv1beta1.ServiceExport{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Unix(100, 5))}}
 	yes, no, zone := true, false, "z1"
@@ -87,14 +87,14 @@ func TestAssess(t *testing.T) {
 			{Ports: []channel.BackendPort{{Name: "http", Protocol: "TCP", Port: 8080}}, Endpoints: []channel.Endpoint{
 				{Address: netip.MustParseAddr("10.0.0.4"), Ready: true, Serving: true, Zone: "z1"},
 				{Address: netip.MustParseAddr("10.0.0.5"), Serving: true, Terminating: true},
-				{Address: netip.MustParseAddr("100.64.0.1"), Ready: true, Serving: true},
 			}},
 			{Ports: []channel.BackendPort{{Name: "http", Protocol: "TCP", Port: 9090}}, Endpoints: []channel.Endpoint{
 				{Address: netip.MustParseAddr("10.0.0.7"), Ready: true, Serving: true},
 			}},
 		},
 	}, e.Told)
-	require.Equal(t, 3, e.LeftOut, "192.0.2.2 (its fabric address is not of the node network), 8.8.8.8, and what is no IPv4")
+	require.Equal(t, 3, e.OnNodes, "10.9.0.1 (which the pod network holds as well), 198.51.100.1 and 192.0.2.2")
+	require.Equal(t, 2, e.LeftOut, "8.8.8.8, and what is no IPv4")
 	require.Len(t, e.Own.Backends[0].Endpoints, 6)
 }
 

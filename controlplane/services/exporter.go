@@ -260,7 +260,14 @@ func (x *Exporter) ready(name types.NamespacedName, e Exported, peers []v1alpha1
 	case len(refused) > 0:
 		return ready(metav1.ConditionFalse, mcsv1beta1.ServiceExportReasonFailed, strings.Join(refused, "; "))
 	}
+	if e.OnNodes > 0 && e.Told.Endpoints() == 0 {
+		return ready(metav1.ConditionFalse, ReasonHostNetwork,
+			fmt.Sprintf("all %d endpoints are on the host network, at addresses of nodes, where other clusters get no answer: peers are told of none", e.OnNodes))
+	}
 	message := "exported to " + strings.Join(to, ", ")
+	if e.OnNodes > 0 {
+		message += fmt.Sprintf("; %d endpoints are left out: they are on the host network, where other clusters get no answer", e.OnNodes)
+	}
 	if e.LeftOut > 0 {
 		message += fmt.Sprintf("; %d endpoints are left out: no exported network holds them", e.LeftOut)
 	}

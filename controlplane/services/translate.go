@@ -9,62 +9,50 @@ import (
 	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
-// Addresses says by which addresses peers can name this cluster's endpoints.
+// Addresses says which of this cluster's endpoints peers can reach.
 type Addresses struct {
 	pods []netip.Prefix
-	// fabric address of each address of a node.
-	fabric map[netip.Addr]netip.Addr
+	// nodes have these addresses.
+	nodes map[netip.Addr]bool
 }
 
 // AddressesOf returns them for the networks that the cluster exports and its
 // nodes.
 func AddressesOf(networks []v1alpha1.OwnNetwork, fabricNodes []v1alpha1.FabricNode, nodes []corev1.Node) Addresses {
-	out := Addresses{fabric: map[netip.Addr]netip.Addr{}}
-	var nodeNetworks []netip.Prefix
+	out := Addresses{nodes: map[netip.Addr]bool{}}
 	for _, n := range networks {
-		prefix, err := netip.ParsePrefix(string(n.CIDR))
-		switch {
-		case err != nil:
-		case n.Kind == v1alpha1.NetworkPod:
+		if prefix, err := netip.ParsePrefix(string(n.CIDR)); err == nil && n.Kind == v1alpha1.NetworkPod {
 			out.pods = append(out.pods, prefix)
-		case n.Kind == v1alpha1.NetworkNode:
-			nodeNetworks = append(nodeNetworks, prefix)
 		}
 	}
-	fabricOf := map[string]netip.Addr{}
-	add := func(node, text string) {
-		address, err := netip.ParseAddr(text)
-		if fabric, ok := fabricOf[node]; ok && err == nil {
-			out.fabric[address] = fabric
+	add := func(text string) {
+		if address, err := netip.ParseAddr(text); err == nil {
+			out.nodes[address] = true
 		}
 	}
 	for i := range fabricNodes {
-		n := &fabricNodes[i]
-		address, err := netip.ParseAddr(n.Spec.FabricAddress)
-		if err != nil || !within(nodeNetworks, address) {
-			continue
-		}
-		fabricOf[n.Name] = address
-		add(n.Name, n.Status.UnderlayAddress)
+		add(fabricNodes[i].Spec.FabricAddress)
+		add(fabricNodes[i].Status.UnderlayAddress)
 	}
 	for i := range nodes {
 		for _, a := range nodes[i].Status.Addresses {
 			if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
-				add(nodes[i].Name, a.Address)
+				add(a.Address)
 			}
 		}
 	}
 	return out
 }
 
-// Told returns the address by which peers can name an endpoint: a pod's own, or,
-// of one in its node's network namespace, the node's fabric address. A node's
+// OnNode reports whether an endpoint is in its node's network namespace. Peers
+// reach nodes by their fabric addresses, at which agents let nothing through but
+// ping, so such an endpoint would take connections that nobody answers. A node's
 // address is one also where nodes and pods share a network.
+func (a Addresses) OnNode(address netip.Addr) bool { return a.nodes[address] }
+
+// Told returns the address by which peers can name an endpoint: a pod's own.
 func (a Addresses) Told(address netip.Addr) (netip.Addr, bool) {
-	if fabric, ok := a.fabric[address]; ok {
-		return fabric, true
-	}
-	return address, within(a.pods, address)
+	return address, !a.OnNode(address) && within(a.pods, address)
 }
 
 func within(prefixes []netip.Prefix, address netip.Addr) bool {

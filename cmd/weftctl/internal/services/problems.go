@@ -19,6 +19,7 @@ const (
 	reasonInvalidPorts         = "InvalidPorts"
 	reasonHeadlessNotSupported = "HeadlessNotSupported"
 	reasonFamilyNotSupported   = "IPFamilyNotSupported"
+	reasonHostNetwork          = "HostNetworkNotSupported"
 	reasonNotOurs              = "NotManagedByWeft"
 	reasonNamespaceMissing     = "NamespaceMissing"
 	reasonServicesRefused      = "Refused"
@@ -116,6 +117,8 @@ func exportAdvice(e *mcsv1beta1.ServiceExport, reason string, clusters []v1alpha
 		return "export the Service that has the endpoints; and " + withdraw
 	case reasonInvalidPorts, reasonHeadlessNotSupported, reasonFamilyNotSupported:
 		return fmt.Sprintf("change the Service: kubectl -n %s edit service %s; or %s", e.Namespace, e.Name, withdraw)
+	case reasonHostNetwork:
+		return "run the Service's pods without hostNetwork; or " + withdraw
 	case string(mcsv1beta1.ServiceExportReasonPending):
 		if len(clusters) == 0 {
 			return "join another cluster: weftctl peer"

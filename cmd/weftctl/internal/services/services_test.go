@@ -233,11 +233,11 @@ func TestWithoutCRDs(t *testing.T) {
 func TestNamesOfTheController(t *testing.T) {
 	require.Equal(t, []string{
 		services.LabelManagedBy, services.ManagedBy, services.LabelSourceIdentity, services.AnnotationExport, fabricpeering.ReasonLinksDown,
-		services.ReasonInvalidPorts, services.ReasonHeadlessNotSupported, services.ReasonFamilyNotSupported,
+		services.ReasonInvalidPorts, services.ReasonHeadlessNotSupported, services.ReasonFamilyNotSupported, services.ReasonHostNetwork,
 		services.ReasonNotOurs, services.ReasonNamespaceMissing, services.ReasonServicesRefused,
 	}, []string{
 		labelManagedBy, managedByWeft, labelSourceIdentity, annotationExport, reasonLinksDown,
-		reasonInvalidPorts, reasonHeadlessNotSupported, reasonFamilyNotSupported,
+		reasonInvalidPorts, reasonHeadlessNotSupported, reasonFamilyNotSupported, reasonHostNetwork,
 		reasonNotOurs, reasonNamespaceMissing, reasonServicesRefused,
 	})
 }
