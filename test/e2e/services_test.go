@@ -25,6 +25,8 @@ const (
 	propagationLimit = 2 * time.Second
 	// serviceLimit bounds what pods' starts and DNS caches take.
 	serviceLimit = time.Minute
+	// settleLimit bounds what kube-proxy takes to follow the slices.
+	settleLimit = 10 * time.Second
 	// steadyCalls are opened at a time while something is stopped.
 	steadyCalls = 20
 )
@@ -101,17 +103,20 @@ func (v *service) called(t *testing.T) { v.call(t, bounded(t, 2*time.Minute), 20
 
 func (v *service) call(t *testing.T, ctx context.Context, count int) {
 	t.Helper()
+	v.each(t, func(c measure.Caller) (measure.CallReport, error) { return c.Call(ctx, v.backends, count) })
+}
+
+// each has the callers call at the same time, and requires that all is well.
+func (v *service) each(t *testing.T, call func(measure.Caller) (measure.CallReport, error)) {
+	t.Helper()
 	var group errgroup.Group
 	for _, caller := range v.callers {
 		group.Go(func() error {
-			report, err := caller.Call(ctx, v.backends, count)
-			switch {
-			case err != nil:
-				return err
-			case !report.OK() || !report.SourceOK():
-				return fmt.Errorf("wanted every backend of %v and source %s: %s", v.backends, caller.Source, report)
+			report, err := call(caller)
+			if err == nil && (!report.OK() || !report.SourceOK()) {
+				err = fmt.Errorf("wanted every backend of %v, and source %s: %s", report.Backends, caller.Source, report)
 			}
-			return nil
+			return err
 		})
 	}
 	require.NoError(t, group.Wait())
@@ -125,8 +130,11 @@ func (v *service) scaled(t *testing.T) {
 		backends, took, err := v.shared.Count(ctx, count, serviceLimit)
 		require.NoError(t, err)
 		require.LessOrEqual(t, took, propagationLimit)
+		before := v.backends
 		v.backends = backends
-		v.call(t, ctx, 100)
+		v.each(t, func(c measure.Caller) (measure.CallReport, error) {
+			return c.Settle(ctx, backends, before, settleLimit)
+		})
 	}
 	took, err := v.shared.Toggle(ctx, v.hosts["b"], 6, serviceLimit)
 	require.NoError(t, err)
@@ -290,7 +298,7 @@ func (v *service) exporterCutOff(t *testing.T) {
 	_, err := v.shared.Follow(ctx, v.backends, serviceLimit)
 	require.NoError(t, err)
 	t.Logf("endpoints are back after %.1f s", time.Since(begin).Seconds())
-	v.call(t, ctx, 50)
+	v.each(t, func(c measure.Caller) (measure.CallReport, error) { return c.Recover(ctx, v.backends, settleLimit) })
 }
 
 // unexported: the name and all that was made of the export are gone.

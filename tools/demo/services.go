@@ -22,6 +22,8 @@ const (
 	changesAll = 20
 	replicas   = 2
 	scaled     = 4
+	// settleLimit bounds what kube-proxy takes to follow the slices.
+	settleLimit = 10 * time.Second
 	// forgetLimit: weft-dns's TTL, what CoreDNS keeps, and the changes themselves.
 	forgetLimit = 30 * time.Second
 )
@@ -130,18 +132,23 @@ func (s *services) lookups(ctx context.Context, when string, right func(caller i
 }
 
 // callBoth calls from a, through c, and from c.
-func (s *services) callBoth(ctx context.Context) error {
-	return s.call(ctx, serviceCalls, s.callers...)
-}
+func (s *services) callBoth(ctx context.Context) error { return s.call(ctx, s.callers...) }
 
 // call opens new connections from callers, all at once.
-func (s *services) call(ctx context.Context, count int, callers ...measure.Caller) error {
-	s.say("open %d TCP connections to %s from %v", count, testbed.ServiceDomain, callers)
+func (s *services) call(ctx context.Context, callers ...measure.Caller) error {
+	s.say("open %d TCP connections to %s from %v", serviceCalls, testbed.ServiceDomain, callers)
+	return s.each(ctx, callers, func(ctx context.Context, c measure.Caller) (measure.CallReport, error) {
+		return c.Call(ctx, s.backends, serviceCalls)
+	})
+}
+
+// each has callers call at the same time.
+func (s *services) each(ctx context.Context, callers []measure.Caller, call func(context.Context, measure.Caller) (measure.CallReport, error)) error {
 	reports := make([]measure.CallReport, len(callers))
 	group, limited := errgroup.WithContext(ctx)
 	for i, caller := range callers {
 		group.Go(func() (err error) {
-			reports[i], err = caller.Call(limited, s.backends, count)
+			reports[i], err = call(limited, caller)
 			return err
 		})
 	}
@@ -164,7 +171,7 @@ func (s *services) callDirectly(ctx context.Context) error {
 	if err := s.both(ctx, "", stepLimit); err != nil {
 		return err
 	}
-	if err := s.call(ctx, serviceCalls, s.callers[0]); err != nil {
+	if err := s.call(ctx, s.callers[0]); err != nil {
 		return err
 	}
 	if err := s.c.Disconnect(ctx, connection, stepLimit); err != nil {
@@ -173,19 +180,24 @@ func (s *services) callDirectly(ctx context.Context) error {
 	return s.both(ctx, "c", stepLimit)
 }
 
-// scale changes the number of backends, and calls them all.
-func (s *services) scale(ctx context.Context) (err error) {
+// scale changes the number of backends while they are called.
+func (s *services) scale(ctx context.Context) error {
 	for _, count := range []int{scaled, replicas} {
 		s.say("kubectl scale deployment, to %d", count)
-		if err = s.b.ScaleBackends(ctx, count); err != nil {
+		if err := s.b.ScaleBackends(ctx, count); err != nil {
 			return err
 		}
-		var took time.Duration
-		if s.backends, took, err = s.shared.Count(ctx, count, stepLimit); err != nil {
+		before := s.backends
+		after, took, err := s.shared.Count(ctx, count, stepLimit)
+		if err != nil {
 			return err
 		}
+		s.backends = after
 		s.report.followed(took)
-		if err = s.call(ctx, serviceCalls/10, s.callers...); err != nil {
+		err = s.each(ctx, s.callers, func(ctx context.Context, c measure.Caller) (measure.CallReport, error) {
+			return c.Settle(ctx, after, before, settleLimit)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -234,7 +246,9 @@ func (s *services) heal(ctx context.Context) error {
 	}
 	s.report.ReturnSeconds = time.Since(start).Seconds()
 	s.say("after %.1f s they are back", s.report.ReturnSeconds)
-	return s.call(ctx, serviceCalls/10, s.callers...)
+	return s.each(ctx, s.callers, func(ctx context.Context, c measure.Caller) (measure.CallReport, error) {
+		return c.Recover(ctx, s.backends, settleLimit)
+	})
 }
 
 // unexport deletes the export: the name goes.

@@ -62,7 +62,7 @@ func (c Caller) Call(ctx context.Context, backends []netip.Addr, count int) (Cal
 	report := CallReport{Caller: c, Backends: backends}
 	target := fmt.Sprintf("%s:%d", testbed.ServiceDomain, control.DefaultBasePort+control.EchoOffset)
 	var err error
-	report.Result, err = testbed.Call[calls.Result](ctx, c.Host, control.PathCalls, calls.Request{Target: target, Count: count, Parallel: 25})
+	report.Result, err = testbed.Call[calls.Result](ctx, c.Host, control.PathCalls, calls.Request{Target: target, Count: count, Parallel: 40})
 	if err != nil {
 		return report, fmt.Errorf("call %s: %w", target, err)
 	}
@@ -73,17 +73,63 @@ func (c Caller) Call(ctx context.Context, backends []netip.Addr, count int) (Cal
 type CallReport struct {
 	Caller
 	Backends []netip.Addr
+	// Leaving servers were backends a moment ago and may answer still.
+	Leaving []netip.Addr
 	calls.Result
 }
 
-// OK says whether every call was answered, and every backend answered some and
-// nobody else any.
-func (r CallReport) OK() bool {
-	var want []string
-	for _, b := range r.Backends {
-		want = append(want, b.String())
+// settleCalls are opened at a time until kube-proxy has followed the slices, which
+// it does once a second.
+const settleCalls = 50
+
+// Settle calls again and again until every backend and nobody who is leaving
+// answers, and sums up. A call that is not answered ends it: backends come and go
+// without loss.
+func (c Caller) Settle(ctx context.Context, backends, leaving []netip.Addr, limit time.Duration) (CallReport, error) {
+	sum := CallReport{}
+	for end := time.Now().Add(limit); ; {
+		round, err := c.Call(ctx, backends, settleCalls)
+		if err != nil {
+			return sum, err
+		}
+		sum.Add(round)
+		sum.Leaving = leaving
+		if round.OK() || sum.Answered < sum.Calls || time.Now().After(end) {
+			return sum, nil
+		}
 	}
-	return r.Calls > 0 && r.Answered == r.Calls && slices.Equal(slices.Sorted(maps.Keys(r.Servers)), slices.Sorted(slices.Values(want)))
+}
+
+// Recover calls again and again until every call of a round is answered, by every
+// backend, and returns that round, or the last one.
+func (c Caller) Recover(ctx context.Context, backends []netip.Addr, limit time.Duration) (CallReport, error) {
+	for end := time.Now().Add(limit); ; {
+		round, err := c.Call(ctx, backends, settleCalls)
+		if err != nil || round.OK() || time.Now().After(end) {
+			return round, err
+		}
+	}
+}
+
+// OK says whether every call was answered, and every backend answered some and
+// nobody else any, but for those who are leaving.
+func (r CallReport) OK() bool {
+	known := map[string]bool{}
+	for _, b := range r.Leaving {
+		known[b.String()] = true
+	}
+	for _, b := range r.Backends {
+		known[b.String()] = true
+		if r.Servers[b.String()] == 0 {
+			return false
+		}
+	}
+	for server := range r.Servers {
+		if !known[server] {
+			return false
+		}
+	}
+	return r.Calls > 0 && r.Answered == r.Calls
 }
 
 // SourceOK says whether every server saw the caller's own address, translated.

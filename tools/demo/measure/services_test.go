@@ -37,6 +37,9 @@ func TestCallReport(t *testing.T) {
 		breakIt(&r)
 		require.False(t, r.OK(), name)
 	}
+	leaving := good()
+	leaving.Servers["10.244.9.9"], leaving.Leaving = 1, []netip.Addr{netip.MustParseAddr("10.244.9.9")}
+	require.True(t, leaving.OK())
 	for name, sources := range map[string]map[string]int{
 		"another":    {"10.244.0.1": 100},
 		"one of two": {"100.71.0.9": 99, "10.244.0.1": 1},

@@ -41,7 +41,7 @@ spec:
   template:
     metadata: {labels: {pool: %[2]s, %[4]s: %[5]s}}
     spec:
-      terminationGracePeriodSeconds: 0
+      terminationGracePeriodSeconds: 10
       tolerations: [{operator: Exists}]
       topologySpreadConstraints:
       - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {pool: %[2]s}}}
@@ -50,6 +50,7 @@ spec:
         image: %[6]s
         imagePullPolicy: Never
         args: [serve]
+        lifecycle: {preStop: {sleep: {seconds: 4}}} # serves on until nobody calls it any more
         readinessProbe: {httpGet: {path: %[7]s, port: %[8]d}, periodSeconds: 1}
         securityContext: {capabilities: {add: [NET_RAW, NET_ADMIN]}}
 ---
