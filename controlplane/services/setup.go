@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,7 +39,8 @@ const (
 	reportAfter = 2 * time.Second
 	// A peer may have this many of its services looked at in a second, after a burst
 	// of as many as it may have: each look may write several objects. What changes
-	// faster is looked at later, after paceMost at the latest, the newest state only.
+	// faster is looked at later, the newest state only; what would wait longer than
+	// paceMost, with everything else after that time.
 	paceRate  = 20
 	paceBurst = channel.MaxServices
 	paceMost  = time.Minute
@@ -53,14 +55,15 @@ type Services struct {
 
 	mu               sync.Mutex
 	exports, imports workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// paces by peer.
+	// paces by peer, and when its services that wait have their turns.
 	paces map[v1alpha1.Identity]*rate.Limiter
+	due   map[v1alpha1.Identity]map[types.NamespacedName]time.Time
 }
 
 // New wires the two halves. Channels are set before they run.
 func New(c client.Client, self v1alpha1.Identity, log *slog.Logger) *Services {
 	b := &book{exported: map[types.NamespacedName]Exported{}}
-	s := &Services{Log: log, paces: map[v1alpha1.Identity]*rate.Limiter{}}
+	s := &Services{Log: log, paces: map[v1alpha1.Identity]*rate.Limiter{}, due: map[v1alpha1.Identity]map[types.NamespacedName]time.Time{}}
 	s.Exporter = &Exporter{Client: c, book: b, Changed: s.Again, Known: func() { s.Again(types.NamespacedName{}) }}
 	s.Importer = &Importer{Client: c, Self: self, Reach: Reached, book: b, Again: s.Again, Report: s.report}
 	return s
@@ -97,9 +100,7 @@ func (s *Services) ChannelChanged(id v1alpha1.Identity, e channel.ServiceEvent) 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, name := range e.Names {
-			if wait := s.pace(id); s.imports != nil {
-				s.imports.AddAfter(reconcile.Request{NamespacedName: name}, wait)
-			}
+			s.heard(id, name)
 		}
 	default:
 		s.mu.Lock()
@@ -112,8 +113,29 @@ func (s *Services) ChannelChanged(id v1alpha1.Identity, e channel.ServiceEvent) 
 	}
 }
 
-// pace says how long a peer's next service has to wait. The queue holds each name
-// once, with the shortest wait.
+// heard asks for the turn of a peer's service, once for all changes before it: a
+// service that changes over and over uses up no more than one turn at a time.
+func (s *Services) heard(id v1alpha1.Identity, name types.NamespacedName) {
+	now := time.Now()
+	if s.imports == nil || s.due[id][name].After(now) {
+		return
+	}
+	wait := s.pace(id)
+	if wait == paceMost {
+		s.imports.AddAfter(reconcile.Request{}, wait) // names without end wait as one
+		return
+	}
+	if s.due[id] == nil {
+		s.due[id] = map[types.NamespacedName]time.Time{}
+	}
+	if len(s.due[id]) > 4*paceBurst {
+		maps.DeleteFunc(s.due[id], func(_ types.NamespacedName, at time.Time) bool { return !at.After(now) })
+	}
+	s.due[id][name] = now.Add(wait)
+	s.imports.AddAfter(reconcile.Request{NamespacedName: name}, wait)
+}
+
+// pace says how long a peer's next service has to wait.
 func (s *Services) pace(id v1alpha1.Identity) time.Duration {
 	if s.paces[id] == nil {
 		s.paces[id] = rate.NewLimiter(paceRate, paceBurst)

@@ -102,4 +102,11 @@ func TestPace(t *testing.T) {
 	require.Greater(t, s.pace("hostile"), 30*time.Second)
 	require.LessOrEqual(t, s.pace("hostile"), paceMost)
 	require.Zero(t, s.pace("other"))
+	require.LessOrEqual(t, len(s.due["hostile"]), 4*paceBurst)
+
+	// Two services that change over and over do not fall behind.
+	for range 5 * paceBurst {
+		tell("restless", 2)
+	}
+	require.Less(t, s.pace("restless"), time.Second)
 }
