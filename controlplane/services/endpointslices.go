@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
 )
 
@@ -242,6 +243,20 @@ func note(s *channel.Service, withheld bool) string {
 		return "" // nothing in it has a form that JSON lacks
 	}
 	return string(text)
+}
+
+// withheldBefore reports whether a cluster's slices are there, and whether they
+// stand for endpoints that are withheld.
+func withheldBefore(existing []discoveryv1.EndpointSlice, id v1alpha1.Identity) (withheld, there bool) {
+	for i := range existing {
+		if existing[i].Labels[LabelSourceIdentity] != string(id) {
+			continue
+		}
+		var noted channel.Service
+		err := json.Unmarshal([]byte(existing[i].Annotations[AnnotationExport]), &noted)
+		withheld, there = withheld || err == nil && len(noted.Backends) > 0, true
+	}
+	return withheld, there
 }
 
 // recall returns the export that a cluster's slices come from, nil if they do not

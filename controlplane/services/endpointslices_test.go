@@ -147,3 +147,33 @@ func TestRecall(t *testing.T) {
 		require.Nil(t, recall(have, e.Cluster, views.Original))
 	}
 }
+
+// What no probe has told since the controller began stays as slices say, and what
+// was never in one waits for the first answer.
+func TestWithheldWithoutMemory(t *testing.T) {
+	e := exportOf("b", 7, "http:80")
+	e.Service.Backends = []channel.Backends{group(8080, 1)}
+	withheld := planned(share{cluster: e.Cluster, note: note(e.Service, true)})
+	held := planned(share{cluster: e.Cluster, backends: e.Service.Backends, note: note(e.Service, false)})
+	for _, test := range []struct {
+		status                metav1.ConditionStatus
+		reason                string
+		withheld, held, never bool
+	}{
+		{metav1.ConditionFalse, "Probing", true, false, true},
+		{metav1.ConditionFalse, "NotReady", true, false, true},
+		{metav1.ConditionUnknown, "MeasurementsUnreadable", true, false, false},
+		{metav1.ConditionFalse, "LinksDown", true, true, true},
+		{metav1.ConditionTrue, "LinksUp", false, false, false},
+	} {
+		fc := connectedAs(test.status, test.reason)
+		fc.Spec.Identity = e.Cluster.Identity
+		for existing, want := range map[*[]discoveryv1.EndpointSlice]bool{&withheld: test.withheld, &held: test.held, {}: test.never} {
+			require.Equal(t, want, (&Importer{Reach: Reached}).withheld(fc, *existing), "%s, %d slices", test.reason, len(*existing))
+		}
+	}
+}
+
+func planned(s share) []discoveryv1.EndpointSlice {
+	return applied(nil, planSlices(owner, nil, []share{s}))
+}

@@ -172,7 +172,7 @@ func (r *Importer) supplies(ctx context.Context, config *v1alpha1.FabricConfig, 
 	}
 	for i := range clusters {
 		fc := &clusters[i]
-		s := supply{fc: fc, views: ViewsOf(neighborOf(fc, neighbors.Items)), withheld: r.reach(fc) == ReachDown}
+		s := supply{fc: fc, views: ViewsOf(neighborOf(fc, neighbors.Items)), withheld: r.withheld(fc, existing)}
 		s.export.Cluster = clusterOf(fc, config.Spec.ClusterID)
 		if fc.Spec.Access.Services.Imports(name.Namespace) {
 			s.export.Service = r.exportOf(s, name, existing)
@@ -214,6 +214,21 @@ func (r *Importer) reach(fc *v1alpha1.ForeignCluster) Reach {
 		r.reached[fc.Spec.Identity] = found
 	}
 	return r.reached[fc.Spec.Identity]
+}
+
+// withheld reports whether a cluster's endpoints are to be kept out of a service's
+// slices. What nobody has found out in this life of the process stays as the
+// slices say; what has never been in them waits for an answered probe, unless
+// what was measured cannot be read.
+func (r *Importer) withheld(fc *v1alpha1.ForeignCluster, existing []discoveryv1.EndpointSlice) bool {
+	if found := r.reach(fc); found != ReachUnknown {
+		return found == ReachDown
+	}
+	if withheld, there := withheldBefore(existing, fc.Spec.Identity); there {
+		return withheld
+	}
+	c := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionConnected)
+	return c == nil || c.Status == metav1.ConditionFalse
 }
 
 func mergeSupplies(supplies []supply) Import {
