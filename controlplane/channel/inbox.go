@@ -172,11 +172,13 @@ func (b *inbox) acknowledge(answer *channelv1.ServiceAck) {
 }
 
 // get returns a service, nil if there is none. False: nothing was said of it in
-// this life of the process.
+// this life of the process, or nothing but what was refused.
 func (b *inbox) get(name types.NamespacedName) (*Service, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.services[name], b.known || b.heard[name]
+	s := b.services[name]
+	_, refused := b.refused[name]
+	return s, s != nil || !refused && (b.known || b.heard[name])
 }
 
 func (b *inbox) names() []types.NamespacedName {

@@ -57,7 +57,8 @@ func (m *Manager) outboxLocked(id v1alpha1.Identity) *outbox {
 }
 
 // Service returns what a peer says of a service, nil if it exports none of that
-// name. False: it has not said anything of it in this life of the process.
+// name. False: it has not said anything of it in this life of the process, or
+// nothing that is not refused: what was known before stands.
 func (m *Manager) Service(id v1alpha1.Identity, name types.NamespacedName) (*Service, bool) {
 	p := m.lookup(id)
 	if p == nil {

@@ -261,3 +261,25 @@ func TestWithdrawalsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(b.heard), MaxServices)
 	require.LessOrEqual(t, len(b.refused), MaxServices)
 }
+
+// A new process that was told nothing of a service but what it refuses does not
+// know that it has ended.
+func TestRefusedIsNotGone(t *testing.T) {
+	b := newInbox()
+	tooMany := exported(MaxServiceEndpoints + 1).encode()
+	b.take(stateOf(1, "web", tooMany).GetServiceState(), &channelv1.ServiceAck{})
+	list := func(serial uint64, names ...*channelv1.ServiceName) {
+		b.takeList(&channelv1.ServiceList{Epoch: 1, Serial: serial, Names: names}, &channelv1.ServiceAck{})
+	}
+	list(2, &channelv1.ServiceName{Namespace: "shop", Name: "web"})
+	require.True(t, unheard(b.get(named("web"))))
+	require.True(t, gone(b.get(named("other"))))
+	b.take(stateOf(3, "web", exported(1).encode()).GetServiceState(), &channelv1.ServiceAck{})
+	b.take(stateOf(4, "web", tooMany).GetServiceState(), &channelv1.ServiceAck{})
+	require.True(t, exists(b.get(named("web"))), "what was said well stands")
+	b.take(stateOf(5, "web", nil).GetServiceState(), &channelv1.ServiceAck{})
+	require.True(t, gone(b.get(named("web"))))
+	b.take(stateOf(6, "web", tooMany).GetServiceState(), &channelv1.ServiceAck{})
+	list(7)
+	require.True(t, gone(b.get(named("web"))))
+}
