@@ -91,7 +91,7 @@ func (r *Importer) derived(ctx context.Context, i *mcsv1beta1.ServiceImport, mer
 	case apierrors.IsNotFound(err):
 		merged.derive(service, i)
 		err = r.Client.Create(ctx, service)
-	case err == nil && !ours(service):
+	case err == nil && !derivedFrom(service, name):
 		return nil, nil
 	case err == nil && merged.derive(service, i):
 		err = r.Client.Update(ctx, service)
@@ -141,7 +141,7 @@ func (r *Importer) removeDerived(ctx context.Context, name types.NamespacedName,
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read service %s: %w", DerivedName(name), err)
 	}
-	if err == nil && ours(service) {
+	if err == nil && derivedFrom(service, name) {
 		if err := r.Client.Delete(ctx, service, client.Preconditions{UID: &service.UID}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete service %s: %w", client.ObjectKeyFromObject(service), err)
 		}

@@ -22,6 +22,12 @@ func ours(object metav1.Object) bool {
 	return labels[LabelManagedBy] == ManagedBy && labels[mcsv1beta1.LabelServiceName] != ""
 }
 
+// derivedFrom reports whether a Service was made for the import of this name:
+// another one's name may have been sought out to have the same hash.
+func derivedFrom(s *corev1.Service, name types.NamespacedName) bool {
+	return ours(s) && s.Labels[mcsv1beta1.LabelServiceName] == name.Name
+}
+
 // labels of what belongs to an import.
 func labels(name types.NamespacedName) map[string]string {
 	return map[string]string{LabelManagedBy: ManagedBy, mcsv1beta1.LabelServiceName: name.Name}

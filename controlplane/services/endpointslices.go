@@ -231,14 +231,22 @@ func sliceEndpoint(e channel.Endpoint) discoveryv1.Endpoint {
 	}
 }
 
+// maxNote in bytes: the annotations of an object have 256 KiB in all.
+const maxNote = 200 << 10
+
 // note returns an export as it stands on slices: its endpoints are those of the
-// slices, unless they are withheld.
+// slices, unless they are withheld. Where they have no room they are left out, for
+// the peer to tell again.
 func note(s *channel.Service, withheld bool) string {
 	noted := *s
 	if !withheld {
 		noted.Backends = nil
 	}
 	text, err := json.Marshal(noted)
+	if err == nil && len(text) > maxNote {
+		noted.Backends = nil
+		text, err = json.Marshal(noted)
+	}
 	if err != nil {
 		return "" // nothing in it has a form that JSON lacks
 	}

@@ -1,9 +1,11 @@
 package services
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -176,4 +178,25 @@ func TestWithheldWithoutMemory(t *testing.T) {
 
 func planned(s share) []discoveryv1.EndpointSlice {
 	return applied(nil, planSlices(owner, nil, []share{s}))
+}
+
+// The API server takes the note of whatever a peer may export.
+func TestNoteIsBounded(t *testing.T) {
+	e := exportOf("b", 7, "http:80")
+	long := strings.Repeat("x", 63)
+	g := group(8080, upTo(channel.MaxServiceEndpoints)...)
+	for i := range g.Endpoints {
+		g.Endpoints[i].Zone, g.Endpoints[i].Hostname = long, long
+	}
+	for i := range channel.MaxServicePorts - 1 {
+		g.Ports = append(g.Ports, channel.BackendPort{Name: fmt.Sprintf("%s-%d", long[:59], i), Protocol: "TCP", Port: 1})
+	}
+	e.Service.Backends = []channel.Backends{g}
+	for range channel.MaxBackendGroups - 1 {
+		e.Service.Backends = append(e.Service.Backends, channel.Backends{Ports: g.Ports})
+	}
+	require.LessOrEqual(t, len(note(e.Service, true)), maxNote)
+	recalled := recall(planned(share{cluster: e.Cluster, note: note(e.Service, true)}), e.Cluster, Views{}.Original)
+	require.Equal(t, e.Service.Ports, recalled.Ports)
+	require.Zero(t, recalled.Endpoints())
 }
