@@ -39,8 +39,9 @@ func Reached(fc *v1alpha1.ForeignCluster) Reach {
 	return ReachUnknown
 }
 
-// counted lists the foreign clusters that services are exchanged with: one object
-// for each identity, by name. They are the cache's own, not to be changed.
+// counted lists the foreign clusters that services are exchanged with, by name: of
+// an identity the oldest object, as in package peering, also before a younger one
+// is marked as a duplicate. They are the cache's own, not to be changed.
 func counted(ctx context.Context, reader client.Reader) ([]v1alpha1.ForeignCluster, error) {
 	var list v1alpha1.ForeignClusterList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -49,7 +50,10 @@ func counted(ctx context.Context, reader client.Reader) ([]v1alpha1.ForeignClust
 	var out []v1alpha1.ForeignCluster
 	seen := map[v1alpha1.Identity]bool{}
 	items := slices.Clone(list.Items)
-	slices.SortFunc(items, func(a, b v1alpha1.ForeignCluster) int { return cmp.Compare(a.Name, b.Name) })
+	byName := func(a, b v1alpha1.ForeignCluster) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(items, func(a, b v1alpha1.ForeignCluster) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), byName(a, b))
+	})
 	for i := range items {
 		fc := &items[i]
 		if !counts(fc) || seen[fc.Spec.Identity] {
@@ -58,6 +62,7 @@ func counted(ctx context.Context, reader client.Reader) ([]v1alpha1.ForeignClust
 		seen[fc.Spec.Identity] = true
 		out = append(out, *fc)
 	}
+	slices.SortFunc(out, byName)
 	return out, nil
 }
 

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -109,4 +111,23 @@ func TestPace(t *testing.T) {
 		tell("restless", 2)
 	}
 	require.Less(t, s.pace("restless"), time.Second)
+}
+
+// A second object of an identity takes nothing over, even before it is marked.
+func TestCounted(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	peer := func(name string, id v1alpha1.Identity, seconds int64) *v1alpha1.ForeignCluster {
+		fc := &v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(seconds, 0)}}
+		fc.Spec.Identity = id
+		return fc
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(peer("b", "one", 1), peer("a", "one", 2), peer("c", "two", 3), peer("d", "two", 3), peer("aa", "three", 4)).Build()
+	list, err := counted(t.Context(), reader)
+	require.NoError(t, err)
+	var names []string
+	for _, fc := range list {
+		names = append(names, fc.Name)
+	}
+	require.Equal(t, []string{"aa", "b", "c"}, names)
 }
