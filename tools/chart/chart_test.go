@@ -142,6 +142,8 @@ func TestRenderKeepsTheControllerOffUsersServices(t *testing.T) {
 		covered = append(covered, rule.Resources...)
 	}
 	require.ElementsMatch(t, []string{"services", "endpointslices", "serviceimports"}, covered)
+	require.Len(t, policy.Spec.Validations, 2)
+	require.Contains(t, policy.Spec.Validations[1].Expression, "kubernetes.io/service-name", "no endpoints for others' Services")
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
 	convert(t, find(t, m, "ValidatingAdmissionPolicyBinding", "weft-derived"), &binding)
 	require.Equal(t, policy.Name, binding.Spec.PolicyName)
