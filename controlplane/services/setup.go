@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -44,7 +45,17 @@ const (
 	paceRate  = 20
 	paceBurst = channel.MaxServices
 	paceMost  = time.Minute
+	// A turn that fails is tried again after retryFirst, then each time after twice
+	// as long, up to retryMost: what is refused for a while (by an API server that
+	// was away, a quota, a webhook) shall not wait for a quarter of an hour after it.
+	retryFirst = 10 * time.Millisecond
+	retryMost  = 20 * time.Second
 )
+
+// retries is how both controllers try again.
+func retries() controller.Options {
+	return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryMost)}
+}
 
 // Services is both halves, and what wakes them from outside of the API server's
 // events. Requests before they run are not lost: each begins with all objects.
@@ -213,6 +224,7 @@ func (s *Services) setupExporter(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.FabricNode{}, all, builder.WithPredicates(changes(fabricAddressOf))).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(changes(addressesOf))).
 		WatchesRawSource(s.start(&s.exports)).
+		WithOptions(retries()).
 		Complete(s.Exporter)
 }
 
@@ -233,6 +245,7 @@ func (s *Services) setupImporter(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Neighbor{}, all, builder.WithPredicates(changes(viewsOf))).
 		Watches(&v1alpha1.FabricConfig{}, all, builder.WithPredicates(changes(networksOf))).
 		WatchesRawSource(s.start(&s.imports)).
+		WithOptions(retries()).
 		Complete(s.Importer)
 }
 

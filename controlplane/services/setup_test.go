@@ -131,3 +131,11 @@ func TestCounted(t *testing.T) {
 	}
 	require.Equal(t, []string{"aa", "b", "c"}, names)
 }
+
+// What fails for hours is still tried again soon.
+func TestRetries(t *testing.T) {
+	limiter := retries().RateLimiter
+	for range 100 {
+		require.LessOrEqual(t, limiter.When(reconcile.Request{}), retryMost)
+	}
+}
