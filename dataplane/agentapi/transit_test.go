@@ -23,11 +23,9 @@ func neighbor(index int32, channel string, transit ...int32) v1alpha1.Neighbor {
 // Either of two neighbors names the other: both ways are open, and no others.
 func TestTransitOf(t *testing.T) {
 	hub := neighbor(3, "fd79::3")
-	for _, row := range []v1alpha1.Row{
+	hub.Spec.Rows = []v1alpha1.Row{
 		{Side: v1alpha1.RowOurs, OriginIndex: 3}, {Side: v1alpha1.RowOurs, OriginIndex: 7}, {Side: v1alpha1.RowOurs, OriginIndex: 8},
 		{Side: v1alpha1.RowOurs, OriginIndex: 7, NetworkIndex: 2}, {Side: v1alpha1.RowTheirs, OriginIndex: 9}, {Side: v1alpha1.RowOurs},
-	} {
-		hub.Spec.Rows = append(hub.Spec.Rows, row)
 	}
 	transit := TransitOf([]v1alpha1.Neighbor{
 		neighbor(1, "fd79::1", 2, 7, 1), neighbor(2, "fd79::2"), hub, neighbor(7, ""), neighbor(9, "nonsense", 1),
