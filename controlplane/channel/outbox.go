@@ -18,6 +18,8 @@ const (
 	// look at what else there is to say.
 	batchStates = 128
 	batchBytes  = 256 << 10
+	// mostRestarts of one session: a peer that keeps the order asks for one.
+	mostRestarts = 4
 )
 
 // outbox is what one peer is told of services. A change costs one message,
@@ -38,6 +40,8 @@ type outbox struct {
 	queue   []types.NamespacedName
 	queued  map[types.NamespacedName]bool
 	listed  bool
+	// restarts that this session has asked for.
+	restarts int
 	// refused by the peer, until it takes them.
 	refused map[types.NamespacedName]refusal
 }
@@ -125,7 +129,7 @@ func (o *outbox) enqueue(name types.NamespacedName) {
 func (o *outbox) begin(s *session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.session = s
+	o.session, o.restarts = s, 0
 	o.restart()
 }
 
@@ -201,10 +205,11 @@ func (o *outbox) answered(ack *channelv1.ServiceAck) []types.NamespacedName {
 	var changed []types.NamespacedName
 	again := false
 	switch {
-	case before(o.epoch, o.serial, ack.GetEpoch(), ack.GetSerial()) && ack.GetEpoch() < maxOrder-1:
+	case before(o.epoch, o.serial, ack.GetEpoch(), ack.GetSerial()) && ack.GetEpoch() < maxOrder-1 && o.restarts < mostRestarts:
 		// The peer remembers messages that order after ours (our clock went back over
 		// a restart), and drops ours.
 		o.epoch = ack.GetEpoch() + 1
+		o.restarts++
 		o.restart()
 		again = true
 	case ack.GetEpoch() == o.epoch:

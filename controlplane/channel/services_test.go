@@ -283,3 +283,19 @@ func TestRefusedIsNotGone(t *testing.T) {
 	list(7)
 	require.True(t, gone(b.get(named("web"))))
 }
+
+// A peer that claims again and again to have heard later messages does not make
+// this side tell everything for ever.
+func TestRestartsAreBounded(t *testing.T) {
+	o := newOutbox(1)
+	s := &session{wake: make(chan struct{}, 1)}
+	o.replace(map[types.NamespacedName]*Service{named("web"): exported(1)})
+	told := 0
+	o.begin(s)
+	for range 3 * mostRestarts {
+		out, _ := o.next(s)
+		told += len(out)
+		o.answered(&channelv1.ServiceAck{Epoch: o.epoch + 5, Serial: 1})
+	}
+	require.Equal(t, 2*(1+mostRestarts), told, "the service and the list, each time")
+}

@@ -45,6 +45,10 @@ const (
 	paceRate  = 20
 	paceBurst = channel.MaxServices
 	paceMost  = time.Minute
+	// What a peer answers to ours is written on the exports, which have more urgent
+	// turns too: so many in a second, after a burst.
+	answerRate  = 2
+	answerBurst = 100
 	// A turn that fails is tried again after retryFirst, then each time after twice
 	// as long, up to retryMost: what is refused for a while (by an API server that
 	// was away, a quota, a webhook) shall not wait for a quarter of an hour after it.
@@ -66,15 +70,19 @@ type Services struct {
 
 	mu               sync.Mutex
 	exports, imports workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// paces by peer, and when its services that wait have their turns.
-	paces map[v1alpha1.Identity]*rate.Limiter
-	due   map[v1alpha1.Identity]map[types.NamespacedName]time.Time
+	// paces by peer, and when its services that wait have their turns; answers are
+	// the paces of what it answers.
+	paces, answers map[v1alpha1.Identity]*rate.Limiter
+	due            map[v1alpha1.Identity]map[types.NamespacedName]time.Time
 }
 
 // New wires the two halves. Channels are set before they run.
 func New(c client.Client, self v1alpha1.Identity, log *slog.Logger) *Services {
 	b := &book{exported: map[types.NamespacedName]Exported{}}
-	s := &Services{Log: log, paces: map[v1alpha1.Identity]*rate.Limiter{}, due: map[v1alpha1.Identity]map[types.NamespacedName]time.Time{}}
+	s := &Services{
+		Log: log, paces: map[v1alpha1.Identity]*rate.Limiter{}, answers: map[v1alpha1.Identity]*rate.Limiter{},
+		due: map[v1alpha1.Identity]map[types.NamespacedName]time.Time{},
+	}
 	s.Exporter = &Exporter{Client: c, book: b, Changed: s.Again, Known: func() { s.Again(types.NamespacedName{}) }}
 	s.Importer = &Importer{Client: c, Self: self, Reach: Reached, book: b, Again: s.Again, Report: s.report}
 	return s
@@ -118,7 +126,7 @@ func (s *Services) ChannelChanged(id v1alpha1.Identity, e channel.ServiceEvent) 
 		defer s.mu.Unlock()
 		for _, name := range e.Names {
 			if s.exports != nil {
-				s.exports.Add(reconcile.Request{NamespacedName: name})
+				s.exports.AddAfter(reconcile.Request{NamespacedName: name}, paced(s.answers, id, answerRate, answerBurst))
 			}
 		}
 	}
@@ -148,10 +156,14 @@ func (s *Services) heard(id v1alpha1.Identity, name types.NamespacedName) {
 
 // pace says how long a peer's next service has to wait.
 func (s *Services) pace(id v1alpha1.Identity) time.Duration {
-	if s.paces[id] == nil {
-		s.paces[id] = rate.NewLimiter(paceRate, paceBurst)
+	return paced(s.paces, id, paceRate, paceBurst)
+}
+
+func paced(limiters map[v1alpha1.Identity]*rate.Limiter, id v1alpha1.Identity, perSecond rate.Limit, burst int) time.Duration {
+	if limiters[id] == nil {
+		limiters[id] = rate.NewLimiter(perSecond, burst)
 	}
-	reservation := s.paces[id].Reserve()
+	reservation := limiters[id].Reserve()
 	wait := reservation.Delay()
 	if wait > paceMost {
 		reservation.Cancel()

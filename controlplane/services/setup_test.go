@@ -132,6 +132,19 @@ func TestCounted(t *testing.T) {
 	require.Equal(t, []string{"aa", "b", "c"}, names)
 }
 
+// A peer that refuses ours in ever new words does not keep exports from their
+// turns.
+func TestPaceOfAnswers(t *testing.T) {
+	s := New(nil, "", slog.New(slog.DiscardHandler))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	s.exports = queue
+	for i := range channel.MaxServices {
+		s.ChannelChanged("hostile", channel.ServiceEvent{Names: []types.NamespacedName{{Namespace: "shop", Name: fmt.Sprint("s", i)}}})
+	}
+	require.LessOrEqual(t, queue.Len(), answerBurst+10)
+}
+
 // What fails for hours is still tried again soon.
 func TestRetries(t *testing.T) {
 	limiter := retries().RateLimiter
