@@ -126,7 +126,7 @@ func (s *services) lookups(ctx context.Context, when string, right func(caller i
 			s.report.DNSOK = false
 			continue
 		}
-		s.say("nslookup %s in a pod on %s%s: %s %v from %s", testbed.ServiceDomain, caller.Node, when, answer.Code, answer.Records, answer.Server)
+		s.say("traffic lookup %s in a pod on %s%s: %s %v from %s", testbed.ServiceDomain, caller.Node, when, answer.Code, answer.Records, answer.Server)
 	}
 	return nil
 }
