@@ -104,7 +104,7 @@ func (r *Importer) derived(ctx context.Context, i *mcsv1beta1.ServiceImport, mer
 
 func (r *Importer) applySlices(ctx context.Context, changes sliceChanges) error {
 	for _, slice := range changes.create {
-		if err := r.Client.Create(ctx, slice); err != nil {
+		if err := r.createSlice(ctx, slice); err != nil {
 			return fmt.Errorf("create endpoint slice %s: %w", client.ObjectKeyFromObject(slice), err)
 		}
 	}
@@ -114,6 +114,22 @@ func (r *Importer) applySlices(ctx context.Context, changes sliceChanges) error 
 		}
 	}
 	return r.removeSlices(ctx, changes.remove)
+}
+
+// createSlice gives way to a slice of somebody else that has the name. One of the
+// import's own, which the cache does not show yet, is an error.
+func (r *Importer) createSlice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	err := r.Client.Create(ctx, slice)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	there := &discoveryv1.EndpointSlice{}
+	if r.Client.Get(ctx, client.ObjectKeyFromObject(slice), there) != nil ||
+		ours(there) && there.Labels[mcsv1beta1.LabelServiceName] == slice.Labels[mcsv1beta1.LabelServiceName] {
+		return err
+	}
+	slice.GenerateName, slice.Name = slice.Name+"-", ""
+	return r.Client.Create(ctx, slice)
 }
 
 func (r *Importer) removeSlices(ctx context.Context, list []*discoveryv1.EndpointSlice) error {

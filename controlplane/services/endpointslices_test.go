@@ -10,7 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/controlplane/channel"
@@ -199,4 +202,23 @@ func TestNoteIsBounded(t *testing.T) {
 	recalled := recall(planned(share{cluster: e.Cluster, note: note(e.Service, true)}), e.Cluster, Views{}.Original)
 	require.Equal(t, e.Service.Ports, recalled.Ports)
 	require.Zero(t, recalled.Endpoints())
+}
+
+// A slice of somebody else that has the name stays, and is not in the way.
+func TestSliceInTheWay(t *testing.T) {
+	changes := planSlices(owner, nil, []share{part("a", group(80, 1))})
+	taken := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: changes.create[0].Name}, AddressType: discoveryv1.AddressTypeIPv4}
+	c := fake.NewClientBuilder().WithObjects(taken).Build()
+	r := &Importer{Client: c}
+	require.NoError(t, r.applySlices(t.Context(), changes))
+	var list discoveryv1.EndpointSliceList
+	require.NoError(t, c.List(t.Context(), &list, client.HasLabels{LabelSourceIdentity}))
+	require.Len(t, list.Items, 1)
+	require.Equal(t, [3]int{}, planSlices(owner, list.Items, []share{part("a", group(80, 1))}).counts(), "it is kept")
+	// What the cache does not show is no reason for another one.
+	again := changes.create[0].DeepCopy()
+	again.GenerateName, again.ResourceVersion = "", ""
+	require.True(t, apierrors.IsAlreadyExists(r.createSlice(t.Context(), again)))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(taken), taken))
+	require.Empty(t, taken.Endpoints)
 }
