@@ -223,8 +223,36 @@ func limit(groups []channel.Backends) ([]channel.Backends, int) {
 		}
 		tooMany += len(group.Endpoints) - most
 		if room -= most; most > 0 {
-			out = append(out, channel.Backends{Ports: group.Ports, Endpoints: group.Endpoints[:most]})
+			out = append(out, channel.Backends{Ports: group.Ports, Endpoints: best(group.Endpoints, most)})
 		}
 	}
 	return out, tooMany
+}
+
+// best returns n of the endpoints, in their order: those that are ready before
+// others.
+func best(endpoints []channel.Endpoint, n int) []channel.Endpoint {
+	if n == len(endpoints) {
+		return endpoints
+	}
+	room := n
+	for _, e := range endpoints {
+		if e.Ready {
+			room--
+		}
+	}
+	room = max(room, 0) // for those that are not
+	var out []channel.Endpoint
+	for _, e := range endpoints {
+		switch {
+		case len(out) == n:
+			return out
+		case e.Ready:
+			out = append(out, e)
+		case room > 0:
+			room--
+			out = append(out, e)
+		}
+	}
+	return out
 }

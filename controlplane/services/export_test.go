@@ -107,6 +107,19 @@ func TestAssessIsBounded(t *testing.T) {
 	e := Assess(&mcsv1beta1.ServiceExport{}, service(nil), []discoveryv1.EndpointSlice{slice(80, addresses...)}, own)
 	require.Equal(t, channel.MaxServiceEndpoints, e.Told.Endpoints())
 	require.Equal(t, 10, e.TooMany)
+	crowd, no := slice(80, addresses...), false
+	for i := range 15 {
+		crowd.Endpoints[i].Conditions.Ready = &no
+	}
+	e = Assess(&mcsv1beta1.ServiceExport{}, service(nil), []discoveryv1.EndpointSlice{crowd}, own)
+	require.Equal(t, channel.MaxServiceEndpoints, e.Told.Endpoints())
+	ready := 0
+	for _, endpoint := range e.Told.Backends[0].Endpoints {
+		if endpoint.Ready {
+			ready++
+		}
+	}
+	require.Equal(t, channel.MaxServiceEndpoints-5, ready, "none that is ready is left out")
 	var many []discoveryv1.EndpointSlice
 	for i := range channel.MaxBackendGroups + 3 {
 		many = append(many, slice(int32(1000+i), "10.1.0.1"))
