@@ -149,6 +149,8 @@ func TestOverload(t *testing.T) {
 	}
 	<-r.handler.slots
 	require.Equal(t, dns.RcodeSuccess, r.ask(t, "udp", web, dns.TypeA).Rcode)
+	// The slot is free a moment after the answer is out.
+	require.Eventually(t, func() bool { return len(r.handler.slots) == 0 }, 5*time.Second, time.Millisecond)
 	require.Equal(t, dns.RcodeSuccess, r.ask(t, "tcp", web, dns.TypeA).Rcode)
 }
 
