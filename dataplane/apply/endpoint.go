@@ -24,6 +24,8 @@ const (
 	silence = 180 * time.Second
 	// patience with an endpoint that was just set; a handshake is retried every 5 s.
 	patience = 12 * time.Second
+	// yieldFor is how long a new peer that we yield to is left to dial us.
+	yieldFor = 3 * time.Second
 	// resolveTimeout bounds all look-ups of one pass together.
 	resolveTimeout = 3 * time.Second
 	// maxEndpointBytes bounds the file: 255 clusters of 7 gateways fit well.
@@ -81,11 +83,27 @@ func (b *endpointBook) candidates(device string, peer plan.Peer) []string {
 	return candidates
 }
 
-// first returns the endpoint for a peer that has none; invalid if none is known.
+// first returns the endpoint for a peer that has none; invalid if none is known,
+// or if the peer is left to dial us for now.
 func (b *endpointBook) first(device string, peer plan.Peer, resolver *resolver, now time.Time) (netip.AddrPort, error) {
 	name := peerName{device, peer.PublicKey}
+	if b.yields(name, peer, now) {
+		return netip.AddrPort{}, nil
+	}
 	delete(b.tries, name)
 	return b.advance(name, b.candidates(device, peer), resolver, now)
+}
+
+// yields reports whether a peer that was never heard of still has its time to
+// dial us.
+func (b *endpointBook) yields(name peerName, peer plan.Peer, now time.Time) bool {
+	if _, heard := b.heard[name.device][name.key.String()]; heard || !peer.Yields {
+		return false
+	}
+	if _, known := b.tries[name]; !known {
+		b.tries[name] = try{since: now}
+	}
+	return now.Sub(b.tries[name].since) < yieldFor
 }
 
 // next returns another endpoint for a peer that does not answer at its present
@@ -102,7 +120,11 @@ func (b *endpointBook) next(device string, peer plan.Peer, state wgtypes.Peer, r
 		b.tries[name] = try{since: now}
 		return netip.AddrPort{}, nil
 	}
-	if now.Sub(last.since) < patience {
+	wait := patience
+	if peer.Yields && !endpointOf(state).IsValid() {
+		wait = yieldFor
+	}
+	if now.Sub(last.since) < wait {
 		return netip.AddrPort{}, nil
 	}
 	endpoint, err := b.advance(name, b.candidates(device, peer), resolver, now)

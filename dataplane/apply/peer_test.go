@@ -103,6 +103,37 @@ func TestEndpoints(t *testing.T) {
 	require.Empty(t, restarted.heard)
 }
 
+// A peer that we yield to is left to dial us, but not for long, and not if it
+// was heard of before.
+func TestYields(t *testing.T) {
+	book := newEndpointBook(t.TempDir() + "/endpoints.json")
+	resolver := newResolver(t.Context())
+	defer resolver.close()
+	peer := plan.Peer{PublicKey: wgtypes.Key{1}, Endpoints: []string{"192.0.2.1:1"}, Yields: true}
+	configured := netip.MustParseAddrPort("192.0.2.1:1")
+	unheard := wgtypes.Peer{PublicKey: peer.PublicKey}
+	now := time.Unix(1_000_000, 0)
+	first := func(b *endpointBook) netip.AddrPort {
+		endpoint, err := b.first("weft0", peer, resolver, now)
+		require.NoError(t, err)
+		return endpoint
+	}
+	require.False(t, first(book).IsValid())
+	now = now.Add(yieldFor - time.Millisecond)
+	require.False(t, first(book).IsValid(), "another Apply does not begin its time anew")
+	endpoint, err := book.next("weft0", peer, unheard, resolver, now)
+	require.NoError(t, err)
+	require.False(t, endpoint.IsValid())
+	now = now.Add(time.Millisecond)
+	endpoint, err = book.next("weft0", peer, unheard, resolver, now)
+	require.NoError(t, err)
+	require.Equal(t, configured, endpoint, "it has not dialed")
+
+	again := newEndpointBook(t.TempDir() + "/endpoints.json")
+	again.remember("weft0", []wgtypes.Peer{{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(configured), LastHandshakeTime: now}}, now)
+	require.Equal(t, configured, first(again))
+}
+
 func TestEndpointThatDoesNotResolve(t *testing.T) {
 	book := newEndpointBook(t.TempDir() + "/endpoints.json")
 	resolver := newResolver(t.Context())

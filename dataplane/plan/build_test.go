@@ -152,6 +152,20 @@ func neighborC() v1alpha1.Neighbor {
 }
 
 // A peer that dials us has no endpoint, and only it keeps the tunnel alive.
+// Of two that can dial each other, the lower identity does.
+func TestOneOfTwoDials(t *testing.T) {
+	yields := func(change func(*Input)) bool {
+		in := fixture()
+		change(&in)
+		return built(t, in).Lanes[0].Peers[0].Yields
+	}
+	greater := func(in *Input) { in.Config.Status.Identity = identityC }
+	require.False(t, yields(func(*Input) {}))
+	require.True(t, yields(greater))
+	require.False(t, yields(func(in *Input) { greater(in); in.Config.Spec.Gateways.Exposure = v1alpha1.ExposureNone }), "the peer cannot dial us")
+	require.False(t, yields(func(in *Input) { greater(in); in.Neighbors[0].Spec.Peers[0].Endpoints = nil }), "there is nowhere to dial")
+}
+
 func TestPeerBehindNAT(t *testing.T) {
 	in := fixture()
 	in.Neighbors = []v1alpha1.Neighbor{neighborC()}

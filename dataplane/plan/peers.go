@@ -53,6 +53,7 @@ func (b *builder) neighborPeers(n *neighbor, keys map[[32]byte]string) {
 		p.Endpoints = b.endpoints(n, object)
 		if len(p.Endpoints) > 0 {
 			p.Keepalive = keepalive
+			p.Yields = b.in.Config.Spec.Gateways.Exposure != v1alpha1.ExposureNone && b.in.Config.Status.Identity > n.object.Spec.Identity
 		}
 		n.peers = append(n.peers, p)
 	}

@@ -69,6 +69,12 @@ type Peer struct {
 	// us. A roamed endpoint that works is never overwritten.
 	Endpoints []string      `json:"endpoints,omitempty"`
 	Keepalive time.Duration `json:"keepaliveNanoseconds,omitempty"`
+	// Yields: the peer can dial us and has the lower identity, so it does, and we
+	// only if it does not. Where two initiations cross, each end is left with a
+	// session that the other never uses, and the next renewal then throws away the
+	// one in use: packets of one round trip are lost (wg_noise_handshake_begin_session
+	// of Linux, BeginSymmetricSession of wireguard-go).
+	Yields bool `json:"yields,omitempty"`
 	// AllowedIPs: every wire prefix that enters from this peer, and its channel
 	// address, sorted.
 	AllowedIPs []netip.Prefix `json:"allowedIPs"`
