@@ -83,6 +83,8 @@ type track struct {
 
 	largeMisses int // of padded probes, in a row
 
+	lossFrom uint32 // the first probe that can count as lost
+
 	smoothed  time.Duration // 0: no sample
 	variance  time.Duration
 	jitter    time.Duration
@@ -212,7 +214,12 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	t.misses = 0
 	t.good++
 	before := t.state
-	if t.state == v1alpha1.PathUnknown || t.state == v1alpha1.PathDown && t.good >= goodToUp {
+	switch {
+	case t.state == v1alpha1.PathUnknown:
+		// What was sent before there was a path to lose it is no loss.
+		t.lossFrom = sequence
+		t.turn(v1alpha1.PathUp, now)
+	case t.state == v1alpha1.PathDown && t.good >= goodToUp:
 		t.turn(v1alpha1.PathUp, now)
 	}
 	return true, first || t.state != before
@@ -268,7 +275,7 @@ func (t *track) measurement() agent.Measurement {
 
 func (t *track) lossPermille() int32 {
 	var decided, lost int32
-	for i := uint32(1); i <= ringSize && decided < lossWindow; i++ {
+	for i := uint32(1); i <= min(ringSize, t.sequence-t.lossFrom) && decided < lossWindow; i++ {
 		switch t.ring[(t.sequence-i)%ringSize].outcome {
 		case missed:
 			decided++

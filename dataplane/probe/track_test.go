@@ -279,3 +279,16 @@ func TestFasterPaceActsAtOnce(t *testing.T) {
 	p.run(100*time.Millisecond, func() bool { return p.sequence > sequence+1 })
 	require.Greater(t, p.sequence, sequence)
 }
+
+func TestProbesBeforeThePathAreNoLoss(t *testing.T) {
+	p := newPath(constant(-1))
+	p.run(950*time.Millisecond, never)
+	require.NotZero(t, p.sequence)
+	p.delay = constant(20 * time.Millisecond)
+	p.run(5*time.Second, never)
+	require.Equal(t, v1alpha1.PathUp, p.state)
+	require.Zero(t, p.measurement().LossPermille)
+	p.delay = constant(-1)
+	p.run(200*time.Millisecond, never)
+	require.NotZero(t, p.measurement().LossPermille, "later losses count")
+}

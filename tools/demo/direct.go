@@ -14,6 +14,8 @@ const (
 	connection = "a-b"
 	// calm lets packets flow before and after whatever happens to them.
 	calm = time.Second
+	// still is how long the hub is watched while traffic goes directly.
+	still = 5 * time.Second
 	// stepLimit bounds each change of path.
 	stepLimit = time.Minute
 )
@@ -133,27 +135,32 @@ func (d *demo) status(ctx context.Context, c *testbed.Cluster) error {
 	return err
 }
 
-// standStill measures the direct round trip, and that c forwards nothing
-// between a and b meanwhile.
+// standStill shows that c forwards nothing between a and b while they send
+// directly, and then measures their round trip, which the numbered packets rest
+// for as they do for the one through c.
 func (d *demo) standStill(ctx context.Context, journey *measure.Journey) error {
 	before, err := d.c.Transit(ctx)
 	if err != nil {
 		return err
 	}
-	if d.report.DirectRTT, err = d.roundTrip(ctx, "a", "b"); err != nil {
+	if err := pause(ctx, still); err != nil {
 		return err
 	}
+	stage, err := journey.Rest(ctx)
+	if err != nil {
+		return err
+	}
+	d.tell(stage, "direct")
 	after, err := d.c.Transit(ctx)
 	if err != nil {
 		return err
 	}
-	stage, err := d.stage(ctx, journey, "direct")
-	if err != nil {
+	d.report.DirectPackets, d.report.DirectTransit = stage.Sent(), after.Total()-before.Total()
+	if d.report.DirectRTT, err = d.roundTrip(ctx, "a", "b"); err != nil {
 		return err
 	}
-	d.report.DirectPackets, d.report.DirectTransit = stage.Sent(), after.Total()-before.Total()
-	d.say("round trip a-b directly, median of %d: %.3f ms; c forwarded %d packets meanwhile", d.pings, d.report.DirectRTT, d.report.DirectTransit)
-	return nil
+	d.say("c forwarded %d packets meanwhile; round trip a-b directly, median of %d: %.3f ms", d.report.DirectTransit, d.pings, d.report.DirectRTT)
+	return journey.Resume(ctx)
 }
 
 // cut drops everything between a and b silently.

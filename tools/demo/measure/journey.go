@@ -57,7 +57,7 @@ func (c *Connection) Finish(ctx context.Context) (steady.Report, error) {
 // Journey is traffic that goes on while the path under it changes: TCP
 // connections from its beginning to its end, and numbered UDP packets that are
 // accounted for by stage. A stage's packets begin before the last one's end, so
-// that no moment goes unobserved.
+// that no moment goes unobserved but a rest.
 type Journey struct {
 	pairs       []Pair
 	connections []*Connection
@@ -88,6 +88,16 @@ func (j *Journey) Stage(ctx context.Context) (Stage, error) {
 	reports, err := j.flows.Finish(ctx)
 	j.flows = next
 	return reports, err
+}
+
+// Rest ends a stage and lets only the TCP connections go on, until Resume: what
+// is measured meanwhile does not wait for the packets.
+func (j *Journey) Rest(ctx context.Context) (Stage, error) { return j.flows.Finish(ctx) }
+
+// Resume begins the stage after a rest.
+func (j *Journey) Resume(ctx context.Context) (err error) {
+	j.flows, err = StartFlows(ctx, j.pairs)
+	return err
 }
 
 // End ends the last stage and the connections.
