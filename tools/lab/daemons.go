@@ -110,8 +110,10 @@ func wanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "wan", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// A busy machine must not add to the delay. Without the privilege it is less exact.
-			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -15)
+			// A busy machine must not add to the delay. Without the privilege it is less
+			// exact. A priority is a thread's own, but a process group's is every thread's,
+			// and the supervisor gave this process a group to itself.
+			_ = unix.Setpriority(unix.PRIO_PGRP, 0, -15)
 			return runWAN(c.Context(), a, b, delay)
 		},
 	}
