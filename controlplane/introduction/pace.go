@@ -1,12 +1,12 @@
 package introduction
 
 import (
-	"reflect"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/turn"
 )
 
 const (
@@ -27,16 +27,24 @@ const (
 
 // pace holds back an introducer that changes its mind too often.
 type pace struct {
-	changes, makes *rate.Limiter
-	taken          []channel.Introduction
+	changes turn.Paced[[]channel.Introduction]
+	makes   *rate.Limiter // ForeignClusters
 }
 
-// make reports whether a ForeignCluster may be made for it now.
-func (p *pace) make(now time.Time) bool {
-	if p.makes == nil {
-		p.makes = rate.NewLimiter(rate.Every(makeEvery), makeBurst)
+func newPace() *pace {
+	return &pace{
+		changes: turn.NewPaced[[]channel.Introduction](changeEvery, changeBurst),
+		makes:   rate.NewLimiter(rate.Every(makeEvery), makeBurst),
 	}
-	return p.makes.AllowN(now, 1)
+}
+
+// take returns what to go by now and, if that is not what was said last, how
+// long to wait with it. Nil says nothing: what was said before stands.
+func (p *pace) take(said []channel.Introduction, now time.Time) ([]channel.Introduction, time.Duration) {
+	if said == nil {
+		said = p.changes.Taken()
+	}
+	return p.changes.Take(said, now)
 }
 
 // writing is when the status of a connection was last written, and how often it
@@ -44,20 +52,4 @@ func (p *pace) make(now time.Time) bool {
 type writing struct {
 	at    time.Time
 	limit *rate.Limiter
-}
-
-// take returns what to go by now and, if that is not what was said last, how
-// long to wait with it.
-func (p *pace) take(said []channel.Introduction, now time.Time) ([]channel.Introduction, time.Duration) {
-	if said == nil || p.taken != nil && reflect.DeepEqual(said, p.taken) {
-		return p.taken, 0
-	}
-	if p.changes == nil {
-		p.changes = rate.NewLimiter(rate.Every(changeEvery), changeBurst)
-	}
-	if !p.changes.AllowN(now, 1) {
-		return p.taken, changeEvery
-	}
-	p.taken = said
-	return said, 0
 }

@@ -115,7 +115,7 @@ func (p *Provider) mayMake(s *scene, c *change) bool {
 	}
 	return slices.ContainsFunc(c.want.Status.Introductions, func(e v1alpha1.IntroductionStatus) bool {
 		pace := p.paces[e.Identity]
-		return pace != nil && pace.make(p.Now())
+		return pace != nil && pace.makes.AllowN(p.Now(), 1)
 	})
 }
 
@@ -171,7 +171,7 @@ func (p *Provider) introducers(clusters []v1alpha1.ForeignCluster) ([]introducer
 		}
 		status := p.Channels.Status(id)
 		if paces[id] = p.paces[id]; paces[id] == nil {
-			paces[id] = &pace{}
+			paces[id] = newPace()
 		}
 		list, later := paces[id].take(status.Said.Introductions, p.Now())
 		if later > 0 {

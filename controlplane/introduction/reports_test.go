@@ -138,7 +138,7 @@ func TestReportsAreBounded(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	var p pace
+	p := newPace()
 	now := time.Unix(1e9, 0)
 	list := func(n int) []channel.Introduction { return make([]channel.Introduction, n) }
 	taken, _ := p.take(nil, now)

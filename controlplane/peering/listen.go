@@ -13,7 +13,7 @@ import (
 func (r *Reconciler) listen(fc *v1alpha1.ForeignCluster, m *memory) {
 	said := r.Channels.Status(fc.Spec.Identity).Said
 	said.Introductions, said.Reports = nil, nil // not followed here
-	taken, wait := m.pace.take(said, r.Now())
+	taken, wait := m.pace.changes.Take(said, r.Now())
 	m.again = 0
 	m.soon(wait)
 	if !reflect.DeepEqual(taken.Reachables, m.said.Reachables) {

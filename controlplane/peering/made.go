@@ -182,7 +182,7 @@ func (r *Reconciler) discover(ctx context.Context, hub *v1alpha1.ForeignCluster,
 		}
 	}
 	for _, fc := range missing {
-		if !m.pace.make(r.Now()) {
+		if !m.pace.makes.AllowN(r.Now(), 1) {
 			m.soon(makeEvery)
 			break
 		}

@@ -1,12 +1,12 @@
 package peering
 
 import (
-	"reflect"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/turn"
 )
 
 const (
@@ -27,38 +27,15 @@ const (
 
 // pace holds back what a peer provokes too often.
 type pace struct {
-	changes, writes, makes *rate.Limiter
-	taken                  channel.Snapshot
+	changes turn.Paced[channel.Snapshot]
+	// Writes of the status, and objects that are made for the peer.
+	writes, makes *rate.Limiter
 }
 
-// take returns what to go by now and, if that is not what the peer said last,
-// how long to wait with it.
-func (p *pace) take(said channel.Snapshot, now time.Time) (channel.Snapshot, time.Duration) {
-	if reflect.DeepEqual(said, p.taken) {
-		return said, 0
+func newPace() pace {
+	return pace{
+		changes: turn.NewPaced[channel.Snapshot](changeEvery, changeBurst),
+		writes:  rate.NewLimiter(rate.Every(writeEvery), writeBurst),
+		makes:   rate.NewLimiter(rate.Every(makeEvery), makeBurst),
 	}
-	if p.changes == nil {
-		p.changes = rate.NewLimiter(rate.Every(changeEvery), changeBurst)
-	}
-	if !p.changes.AllowN(now, 1) {
-		return p.taken, changeEvery
-	}
-	p.taken = said
-	return said, 0
-}
-
-// write reports whether a status may be written now.
-func (p *pace) write(now time.Time) bool {
-	if p.writes == nil {
-		p.writes = rate.NewLimiter(rate.Every(writeEvery), writeBurst)
-	}
-	return p.writes.AllowN(now, 1)
-}
-
-// make reports whether an object may be made for the peer now.
-func (p *pace) make(now time.Time) bool {
-	if p.makes == nil {
-		p.makes = rate.NewLimiter(rate.Every(makeEvery), makeBurst)
-	}
-	return p.makes.AllowN(now, 1)
 }

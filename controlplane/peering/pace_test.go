@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,28 +13,6 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
 )
-
-// A peer that changes what it says without end is followed now and then, and
-// ends with what it said last.
-func TestPace(t *testing.T) {
-	var p pace
-	now := time.Unix(1_800_000_000, 0)
-	said := func(i int) channel.Snapshot { return channel.Snapshot{MTU: int32(1000 + i)} }
-	followed, last := 0, int32(0)
-	for i := range 600 { // ten a second, one minute
-		now = now.Add(100 * time.Millisecond)
-		got, wait := p.take(said(i), now)
-		require.Equal(t, wait > 0, got.MTU != said(i).MTU, "who is held back is told when to come again")
-		if got.MTU != last {
-			followed, last = followed+1, got.MTU
-		}
-	}
-	require.LessOrEqual(t, followed, 50)
-	require.GreaterOrEqual(t, followed, 40, "yet it is followed")
-	got, wait := p.take(said(599), now.Add(changeEvery))
-	require.Equal(t, said(599), got)
-	require.Zero(t, wait)
-}
 
 // A peer that exports other networks each time fills neither the API server nor
 // the pools, and takes no claim of anybody else.

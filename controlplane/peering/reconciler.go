@@ -143,7 +143,7 @@ func (r *Reconciler) remember(fc *v1alpha1.ForeignCluster) *memory {
 		if m != nil && m.peered && m.identity != fc.Spec.Identity {
 			r.Channels.RemovePeer(m.identity)
 		}
-		m = &memory{uid: fc.UID, identity: fc.Spec.Identity}
+		m = &memory{uid: fc.UID, identity: fc.Spec.Identity, pace: newPace()}
 		r.memory[fc.Name] = m
 	}
 	return m
@@ -283,7 +283,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, fc *v1alpha1.ForeignCluste
 	if !worthWriting(before, &fc.Status, now.Sub(m.wrote)) {
 		return nil
 	}
-	if !m.pace.write(now) {
+	if !m.pace.writes.AllowN(now, 1) {
 		m.soon(writeEvery)
 		return nil
 	}

@@ -419,11 +419,11 @@ func TestUnknownModeKeepsOffTheHub(t *testing.T) {
 
 // A hub that tells ever new clusters makes objects slowly.
 func TestDiscoveryIsPaced(t *testing.T) {
-	var p pace
+	p := newPace()
 	now, made := time.Unix(1_800_000_000, 0), 0
 	for range 600 {
 		now = now.Add(100 * time.Millisecond)
-		if p.make(now) {
+		if p.makes.AllowN(now, 1) {
 			made++
 		}
 	}
