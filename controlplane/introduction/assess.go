@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 )
 
 // sidePending is the state of a side that is not introduced yet, or has not
@@ -45,8 +46,8 @@ func (s *side) direct() bool {
 // assessment is the status of a connection.
 type assessment struct {
 	phase     v1alpha1.ConnectionPhase
-	accepted  finding
-	connected finding
+	accepted  condition.Finding
+	connected condition.Finding
 	sides     []v1alpha1.ConnectionSide
 }
 
@@ -65,18 +66,18 @@ func assess(c *v1alpha1.ForeignClusterConnection, duplicate string, sides [2]sid
 }
 
 // standing finds phase and condition Connected.
-func standing(c *v1alpha1.ForeignClusterConnection, duplicate string, sides [2]side) (v1alpha1.ConnectionPhase, finding) {
+func standing(c *v1alpha1.ForeignClusterConnection, duplicate string, sides [2]side) (v1alpha1.ConnectionPhase, condition.Finding) {
 	if duplicate != "" {
-		return v1alpha1.PhaseFailed, no(v1alpha1.ReasonDuplicateConnection,
+		return v1alpha1.PhaseFailed, condition.No(v1alpha1.ReasonDuplicateConnection,
 			"ForeignClusterConnection %s joins the same two clusters and is older: delete one of the two", duplicate)
 	}
 	if c.Spec.Mode == v1alpha1.ModeDisabled {
-		return v1alpha1.PhasePending, no(v1alpha1.ReasonDisabled,
+		return v1alpha1.PhasePending, condition.No(v1alpha1.ReasonDisabled,
 			"spec.mode is Disabled: set it to Prefer or Require to join %s and %s directly", sides[0].name, sides[1].name)
 	}
 	for i := range sides {
 		if sides[i].unfit != "" {
-			return v1alpha1.PhasePending, no(v1alpha1.ReasonUnknownCluster, "%s", sides[i].unfit)
+			return v1alpha1.PhasePending, condition.No(v1alpha1.ReasonUnknownCluster, "%s", sides[i].unfit)
 		}
 	}
 	if phase, f, refused := refusal(sides); refused {
@@ -92,25 +93,25 @@ func standing(c *v1alpha1.ForeignClusterConnection, duplicate string, sides [2]s
 }
 
 // refusal tells of a provider that says no.
-func refusal(sides [2]side) (v1alpha1.ConnectionPhase, finding, bool) {
+func refusal(sides [2]side) (v1alpha1.ConnectionPhase, condition.Finding, bool) {
 	for i := range sides {
 		if s, other := &sides[i], &sides[1-i]; s.says(channel.ReportInvalidRecord) {
-			return v1alpha1.PhaseFailed, no(v1alpha1.ReasonRefusedRecord, "%s refuses the record of %s: %s; renew it here (weftctl record, run at %s, prints it)",
+			return v1alpha1.PhaseFailed, condition.No(v1alpha1.ReasonRefusedRecord, "%s refuses the record of %s: %s; renew it here (weftctl record, run at %s, prints it)",
 				s.name, other.name, sentence(s.report.Message, "it is not valid"), other.name), true
 		}
 	}
 	for i := range sides {
 		if s := &sides[i]; s.says(channel.ReportDenied) {
-			return v1alpha1.PhaseDenied, no(v1alpha1.ReasonDenied, "%s denies it: %s", s.name,
+			return v1alpha1.PhaseDenied, condition.No(v1alpha1.ReasonDenied, "%s denies it: %s", s.name,
 				sentence(s.report.Message, "its admin has to allow introductions by this cluster (weftctl access, run there)")), true
 		}
 	}
-	return "", finding{}, false
+	return "", condition.Finding{}, false
 }
 
 // unheard tells of a provider without a channel. A link that was up needs
 // nobody's channel: what the other end measures counts, else what was.
-func unheard(c *v1alpha1.ForeignClusterConnection, sides [2]side) (v1alpha1.ConnectionPhase, finding) {
+func unheard(c *v1alpha1.ForeignClusterConnection, sides [2]side) (v1alpha1.ConnectionPhase, condition.Finding) {
 	away, other := &sides[0], &sides[1]
 	if away.connected {
 		away, other = other, away
@@ -118,69 +119,69 @@ func unheard(c *v1alpha1.ForeignClusterConnection, sides [2]side) (v1alpha1.Conn
 	cause := fmt.Sprintf("there is no channel to %s (%s): check that it runs and that its gateways can be reached; it is tried for ever", away.name, sentence(away.problem, "it is being dialed"))
 	switch {
 	case !wasConnected(c):
-		return v1alpha1.PhasePending, no(v1alpha1.ReasonProviderUnreachable, "%s", cause)
+		return v1alpha1.PhasePending, condition.No(v1alpha1.ReasonProviderUnreachable, "%s", cause)
 	case other.direct():
-		return v1alpha1.PhaseConnected, yes(v1alpha1.ReasonDirectUp, "%s reports that the direct link is up; %s%s", other.name, cause, rtt(other.report))
+		return v1alpha1.PhaseConnected, condition.Yes(v1alpha1.ReasonDirectUp, "%s reports that the direct link is up; %s%s", other.name, cause, rtt(other.report))
 	case other.agreed():
-		return v1alpha1.PhaseDegraded, no(v1alpha1.ReasonDirectDown, "%s reports that the direct link is not in use, and %s", other.name, cause)
+		return v1alpha1.PhaseDegraded, condition.No(v1alpha1.ReasonDirectDown, "%s reports that the direct link is not in use, and %s", other.name, cause)
 	}
-	return c.Status.Phase, unknown(v1alpha1.ReasonProviderUnreachable, "the link stands as it was: %s", cause)
+	return c.Status.Phase, condition.Unknown(v1alpha1.ReasonProviderUnreachable, "the link stands as it was: %s", cause)
 }
 
 // answer tells of a provider that has not agreed yet.
-func answer(sides [2]side) (finding, bool) {
+func answer(sides [2]side) (condition.Finding, bool) {
 	for i := range sides {
 		if s := &sides[i]; s.says(string(v1alpha1.IntroductionAwaitingApproval)) {
-			return no(v1alpha1.ReasonAwaitingApproval, "%s: %s", s.name, sentence(s.report.Message, "its admin has to accept it (weftctl access NAME --accept, run there)")), true
+			return condition.No(v1alpha1.ReasonAwaitingApproval, "%s: %s", s.name, sentence(s.report.Message, "its admin has to accept it (weftctl access NAME --accept, run there)")), true
 		}
 	}
 	for i := range sides {
 		switch s := &sides[i]; {
 		case s.report != nil:
 		case s.refused != "":
-			return no(v1alpha1.ReasonAwaitingAnswer, "%s refuses what this cluster says of itself: %s", s.name, s.refused), true
+			return condition.No(v1alpha1.ReasonAwaitingAnswer, "%s refuses what this cluster says of itself: %s", s.name, s.refused), true
 		default:
-			return no(v1alpha1.ReasonAwaitingAnswer, "%s has not answered yet: if it does not within a minute, check that its controller runs and is of a release that knows introductions", s.name), true
+			return condition.No(v1alpha1.ReasonAwaitingAnswer, "%s has not answered yet: if it does not within a minute, check that its controller runs and is of a release that knows introductions", s.name), true
 		}
 	}
-	return finding{}, false
+	return condition.Finding{}, false
 }
 
 // link tells of the direct link that both agreed to.
-func link(c *v1alpha1.ForeignClusterConnection, sides [2]side) (v1alpha1.ConnectionPhase, finding) {
+func link(c *v1alpha1.ForeignClusterConnection, sides [2]side) (v1alpha1.ConnectionPhase, condition.Finding) {
 	if sides[0].direct() && sides[1].direct() {
-		return v1alpha1.PhaseConnected, yes(v1alpha1.ReasonDirectUp, "%s and %s send to each other over their direct link%s", sides[0].name, sides[1].name, rtt(sides[0].report))
+		return v1alpha1.PhaseConnected, condition.Yes(v1alpha1.ReasonDirectUp, "%s and %s send to each other over their direct link%s", sides[0].name, sides[1].name, rtt(sides[0].report))
 	}
 	f := linkProblem(c, sides)
 	if wasConnected(c) {
 		return v1alpha1.PhaseDegraded, f
 	}
-	f.reason = v1alpha1.ReasonConnecting
+	f.Reason = v1alpha1.ReasonConnecting
 	return v1alpha1.PhaseConnecting, f
 }
 
 // linkProblem says why not both send over the direct link.
-func linkProblem(c *v1alpha1.ForeignClusterConnection, sides [2]side) finding {
+func linkProblem(c *v1alpha1.ForeignClusterConnection, sides [2]side) condition.Finding {
 	meanwhile := "the hub carries their traffic meanwhile"
 	if modeOf(c) == v1alpha1.ModeRequire {
 		meanwhile = "spec.mode Require keeps their traffic off the hub meanwhile"
 	}
 	for i := range sides {
 		if s := &sides[i]; s.says(string(v1alpha1.IntroductionEnding)) {
-			return no(v1alpha1.ReasonDirectDown, "%s is leaving the direct link: look there at the conditions of the ForeignCluster that stands for this cluster (weftctl status); %s", s.name, meanwhile)
+			return condition.No(v1alpha1.ReasonDirectDown, "%s is leaving the direct link: look there at the conditions of the ForeignCluster that stands for this cluster (weftctl status); %s", s.name, meanwhile)
 		}
 	}
 	for i := range sides {
 		if s, other := &sides[i], &sides[1-i]; !s.report.DirectUp {
 			why := fmt.Sprintf("no probe to %s is answered: is the UDP port of the lane open between their gateways?", other.name)
-			return no(v1alpha1.ReasonDirectDown, "the direct link is not up, as %s sees it: %s; %s", s.name, sentence(s.report.Message, why), meanwhile)
+			return condition.No(v1alpha1.ReasonDirectDown, "the direct link is not up, as %s sees it: %s; %s", s.name, sentence(s.report.Message, why), meanwhile)
 		}
 	}
 	s, other := &sides[0], &sides[1]
 	if s.direct() {
 		s, other = other, s
 	}
-	return no(v1alpha1.ReasonDirectDown, "the direct link is up, but %s does not send to %s over it: until it has lasted for some seconds, or while the hub is faster; %s", s.name, other.name, meanwhile)
+	return condition.No(v1alpha1.ReasonDirectDown, "the direct link is up, but %s does not send to %s over it: until it has lasted for some seconds, or while the hub is faster; %s", s.name, other.name, meanwhile)
 }
 
 func rtt(r *channel.Report) string {
@@ -195,19 +196,19 @@ func rtt(r *channel.Report) string {
 }
 
 // agreement is condition Accepted: whether both providers agreed.
-func agreement(sides [2]side) finding {
+func agreement(sides [2]side) condition.Finding {
 	if _, f, refused := refusal(sides); refused {
 		return f
 	}
 	for i := range sides {
 		if s := &sides[i]; !s.connected && s.report == nil {
-			return unknown(v1alpha1.ReasonProviderUnreachable, "%s was not heard since this controller started", s.name)
+			return condition.Unknown(v1alpha1.ReasonProviderUnreachable, "%s was not heard since this controller started", s.name)
 		}
 	}
 	if f, waiting := answer(sides); waiting {
 		return f
 	}
-	return yes(string(v1alpha1.IntroductionAccepted), "%s and %s have agreed", sides[0].name, sides[1].name)
+	return condition.Yes(string(v1alpha1.IntroductionAccepted), "%s and %s have agreed", sides[0].name, sides[1].name)
 }
 
 // sidesOf lists what each side reports. Of one that is not heard, what it said

@@ -121,13 +121,13 @@ func TestAssess(t *testing.T) {
 			sides := twoSides()
 			c.change(&sides)
 			got := assess(connection, c.duplicate, sides)
-			require.Equal(t, c.phase, got.phase, got.connected.message)
-			require.Equal(t, c.reason, got.connected.reason)
+			require.Equal(t, c.phase, got.phase, got.connected.Message)
+			require.Equal(t, c.reason, got.connected.Reason)
 			if c.status == "" {
 				c.status = metav1.ConditionFalse
 			}
-			require.Equal(t, c.status, got.connected.status)
-			require.Contains(t, got.connected.message, c.message)
+			require.Equal(t, c.status, got.connected.Status)
+			require.Contains(t, got.connected.Message, c.message)
 		})
 	}
 }
@@ -143,7 +143,7 @@ func TestSides(t *testing.T) {
 	require.Equal(t, []v1alpha1.CIDR{"10.244.0.0/16", "100.71.0.0/16"}, []v1alpha1.CIDR{got.sides[0].PodCIDR, got.sides[0].RemappedPodCIDR})
 	require.Equal(t, []v1alpha1.CIDR{"10.245.0.0/16", "100.70.0.0/16"}, []v1alpha1.CIDR{got.sides[1].PodCIDR, got.sides[1].RemappedPodCIDR})
 	require.EqualValues(t, 80400, got.sides[0].HubRTTMicroseconds)
-	require.Equal(t, metav1.ConditionTrue, got.accepted.status)
+	require.Equal(t, metav1.ConditionTrue, got.accepted.Status)
 
 	connection.Status.Phase, connection.Status.Sides = got.phase, got.sides
 	sides[0] = side{name: "a", problem: "gone"}
@@ -152,5 +152,5 @@ func TestSides(t *testing.T) {
 	require.Equal(t, got.sides[0].PodCIDR, again.sides[0].PodCIDR)
 	require.Equal(t, got.sides[0].RemappedPodCIDR, again.sides[0].RemappedPodCIDR)
 	require.Equal(t, string(v1alpha1.IntroductionAccepted), again.sides[1].State)
-	require.Equal(t, metav1.ConditionUnknown, again.accepted.status)
+	require.Equal(t, metav1.ConditionUnknown, again.accepted.Status)
 }

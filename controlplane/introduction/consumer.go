@@ -20,6 +20,7 @@ import (
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/peering"
 	"github.com/weft-fabric/weft/controlplane/turn"
 )
@@ -213,12 +214,12 @@ func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.Foreign
 	status := &connection.Status
 	status.Since = sinceOf(connection, a.phase, metav1.NewTime(now))
 	status.Phase, status.Sides = a.phase, a.sides
-	a.accepted.set(&status.Conditions, v1alpha1.ConditionAccepted, connection.Generation)
-	a.connected.set(&status.Conditions, v1alpha1.ConditionConnected, connection.Generation)
+	a.accepted.Set(&status.Conditions, v1alpha1.ConditionAccepted, connection.Generation)
+	a.connected.Set(&status.Conditions, v1alpha1.ConditionConnected, connection.Generation)
 	if duplicate == "" {
 		meta.RemoveStatusCondition(&status.Conditions, peering.ConditionDuplicate)
 	} else {
-		yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.message).set(&status.Conditions, peering.ConditionDuplicate, connection.Generation)
+		condition.Yes(v1alpha1.ReasonDuplicateConnection, "%s", a.connected.Message).Set(&status.Conditions, peering.ConditionDuplicate, connection.Generation)
 	}
 	wrote := c.writingOf(connection.Name)
 	if !worthWriting(before, status, now.Sub(wrote.at)) {
@@ -235,7 +236,7 @@ func (c *Consumer) writeStatus(ctx context.Context, connection *v1alpha1.Foreign
 	c.wrote[connection.Name] = wrote
 	c.mu.Unlock()
 	if before.Phase != status.Phase {
-		c.Log.Info("phase", "connection", connection.Name, "phase", status.Phase, "reason", a.connected.reason, "message", a.connected.message)
+		c.Log.Info("phase", "connection", connection.Name, "phase", status.Phase, "reason", a.connected.Reason, "message", a.connected.Message)
 	}
 	return statusEvery, nil
 }

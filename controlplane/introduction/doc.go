@@ -12,7 +12,6 @@ package introduction
 
 import (
 	"cmp"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,31 +24,6 @@ import (
 // Channels is what both halves need of channel.Manager.
 type Channels interface {
 	Status(v1alpha1.Identity) channel.Status
-}
-
-// finding is the status of one condition.
-type finding struct {
-	status  metav1.ConditionStatus
-	reason  string
-	message string
-}
-
-func yes(reason, format string, args ...any) finding {
-	return finding{metav1.ConditionTrue, reason, fmt.Sprintf(format, args...)}
-}
-
-func no(reason, format string, args ...any) finding {
-	return finding{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
-}
-
-func unknown(reason, format string, args ...any) finding {
-	return finding{metav1.ConditionUnknown, reason, fmt.Sprintf(format, args...)}
-}
-
-func (f finding) set(conditions *[]metav1.Condition, kind string, generation int64) {
-	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: f.status, Reason: f.reason, Message: f.message, ObservedGeneration: generation,
-	})
 }
 
 // older orders objects by creation, then by name.

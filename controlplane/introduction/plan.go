@@ -13,6 +13,7 @@ import (
 
 	apiidentity "github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/peering"
 )
 
@@ -243,11 +244,11 @@ func stateAccepted(fc *v1alpha1.ForeignCluster, accepted bool) {
 			names = append(names, e.Introducer)
 		}
 	}
-	f := yes(string(v1alpha1.IntroductionAccepted), "introduced by %s", strings.Join(names, ", "))
+	f := condition.Yes(string(v1alpha1.IntroductionAccepted), "introduced by %s", strings.Join(names, ", "))
 	if !accepted {
-		f = no(v1alpha1.ReasonAwaitingApproval, "%s; it was introduced by %s", approval(fc.Name), strings.Join(names, ", "))
+		f = condition.No(v1alpha1.ReasonAwaitingApproval, "%s; it was introduced by %s", approval(fc.Name), strings.Join(names, ", "))
 	}
-	f.set(&fc.Status.Conditions, v1alpha1.ConditionAccepted, fc.Generation)
+	f.Set(&fc.Status.Conditions, v1alpha1.ConditionAccepted, fc.Generation)
 }
 
 // approval says what an admin has to do.

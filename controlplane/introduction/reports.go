@@ -13,6 +13,7 @@ import (
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 )
 
 const (
@@ -198,11 +199,11 @@ func stateIntroductions(fc *v1alpha1.ForeignCluster, decisions []decision, repor
 		more = fmt.Sprintf("; and %d more", len(lines)-maxNamed)
 		lines = lines[:maxNamed]
 	}
-	f := yes(reasonAllTaken, "%s%s", strings.Join(lines, "; "), more)
+	f := condition.Yes(reasonAllTaken, "%s%s", strings.Join(lines, "; "), more)
 	if !taken {
-		f = no(reasonNotAllTaken, "%s%s", strings.Join(lines, "; "), more)
+		f = condition.No(reasonNotAllTaken, "%s%s", strings.Join(lines, "; "), more)
 	}
-	f.set(&fc.Status.Conditions, v1alpha1.ConditionIntroductions, fc.Generation)
+	f.Set(&fc.Status.Conditions, v1alpha1.ConditionIntroductions, fc.Generation)
 }
 
 // title names an introduction for people here.

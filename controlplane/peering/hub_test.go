@@ -12,6 +12,7 @@ import (
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/measure"
 )
 
@@ -35,7 +36,7 @@ func TestConnectedThroughHub(t *testing.T) {
 		return p
 	}
 	up, down, unknown := v1alpha1.PathUp, v1alpha1.PathDown, v1alpha1.PathUnknown
-	ready := yes(ReasonReady, "fine")
+	ready := condition.Yes(ReasonReady, "fine")
 	tests := map[string]struct {
 		ways    ways
 		paths   []agent.Path
@@ -59,7 +60,7 @@ func TestConnectedThroughHub(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := connectedFinding(test.ways, measure.View{Paths: test.paths}, ready, test.channel)
-			require.Equal(t, test.want, fmt.Sprintf("%s %s: %s", got.status, got.reason, got.message))
+			require.Equal(t, test.want, fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message))
 		})
 	}
 }
@@ -83,7 +84,7 @@ func TestNetworksThroughHub(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := full
 			test.change(&x)
-			require.Equal(t, test.want, networksFinding(x).message)
+			require.Equal(t, test.want, networksFinding(x).Message)
 		})
 	}
 }

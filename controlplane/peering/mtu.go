@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/measure"
 )
 
@@ -18,9 +19,9 @@ const linksNamed = 8
 
 // mtuFinding says whether packets of full size cross the paths whole. Its second
 // result is false while nothing is known: no path is up.
-func mtuFinding(w ways, view measure.View) (finding, bool) {
+func mtuFinding(w ways, view measure.View) (condition.Finding, bool) {
 	if !w.ready {
-		return finding{}, false // what was read is from before a re-peering
+		return condition.Finding{}, false // what was read is from before a re-peering
 	}
 	var lost, fragmented []agent.Path
 	up := false
@@ -37,11 +38,11 @@ func mtuFinding(w ways, view measure.View) (finding, bool) {
 	const remedy = "lower the MTU of the gateways' interface"
 	switch {
 	case len(lost) > 0:
-		return no(ReasonLargePacketsLost, "packets of full size get lost on %s, small ones do not: %s, or it drops fragments; %s", nameLinks(lost), cause, remedy), true
+		return condition.No(ReasonLargePacketsLost, "packets of full size get lost on %s, small ones do not: %s, or it drops fragments; %s", nameLinks(lost), cause, remedy), true
 	case len(fragmented) > 0:
-		return no(ReasonOuterFragments, "outer packets on %s arrive in fragments: %s; %s", nameLinks(fragmented), cause, remedy), true
+		return condition.No(ReasonOuterFragments, "outer packets on %s arrive in fragments: %s; %s", nameLinks(fragmented), cause, remedy), true
 	}
-	return yes(ReasonWhole, "packets of full size cross in one piece"), up
+	return condition.Yes(ReasonWhole, "packets of full size cross in one piece"), up
 }
 
 // nameLinks as weftctl does: own gateway, remote gateway, and the hub, if it is
@@ -68,12 +69,12 @@ func nameLinks(links []agent.Path) string {
 func stateMTU(fc *v1alpha1.ForeignCluster, w ways, view measure.View) {
 	f, known := mtuFinding(w, view)
 	switch {
-	case known && f.status == metav1.ConditionFalse:
+	case known && f.Status == metav1.ConditionFalse:
 	case len(view.Unreadable) > 0:
 		return
 	case !known:
 		meta.RemoveStatusCondition(&fc.Status.Conditions, v1alpha1.ConditionMTUSound)
 		return
 	}
-	f.set(&fc.Status, v1alpha1.ConditionMTUSound, fc.Generation)
+	f.Set(&fc.Status.Conditions, v1alpha1.ConditionMTUSound, fc.Generation)
 }

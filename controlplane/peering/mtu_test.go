@@ -10,6 +10,7 @@ import (
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/measure"
 )
 
@@ -40,14 +41,14 @@ func TestMTUSound(t *testing.T) {
 		ways  ways
 		view  measure.View
 		known bool
-		want  finding
+		want  condition.Finding
 	}{
-		"whole":          {ready, measure.View{Paths: []agent.Path{up(1), stranger}, Fragmenting: fragmenting()}, true, yes(ReasonWhole, "packets of full size cross in one piece")},
-		"nothing up":     {ready, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0), stranger}}, false, finding{}},
-		"before peering": {early, measure.View{Paths: []agent.Path{up(1)}, Fragmenting: fragmenting(1)}, false, finding{}},
-		"fragments":      {ready, measure.View{Paths: []agent.Path{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
-		"many":           {ready, measure.View{Paths: many, Fragmenting: fragmenting(all...)}, true, no(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
-		"lost":           {ready, measure.View{Paths: []agent.Path{up(1), lossy}, Fragmenting: fragmenting(1)}, true, no(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
+		"whole":          {ready, measure.View{Paths: []agent.Path{up(1), stranger}, Fragmenting: fragmenting()}, true, condition.Yes(ReasonWhole, "packets of full size cross in one piece")},
+		"nothing up":     {ready, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0), stranger}}, false, condition.Finding{}},
+		"before peering": {early, measure.View{Paths: []agent.Path{up(1)}, Fragmenting: fragmenting(1)}, false, condition.Finding{}},
+		"fragments":      {ready, measure.View{Paths: []agent.Path{up(2), up(1)}, Fragmenting: fragmenting(1, 2)}, true, condition.No(ReasonOuterFragments, "outer packets on link 1-1, 2-1 arrive in fragments: %s%s", why, remedy)},
+		"many":           {ready, measure.View{Paths: many, Fragmenting: fragmenting(all...)}, true, condition.No(ReasonOuterFragments, "outer packets on link 1-1, 2-1, 3-1, 4-1, 5-1, 6-1, 7-1, 8-1 and 4 more arrive in fragments: %s%s", why, remedy)},
+		"lost":           {ready, measure.View{Paths: []agent.Path{up(1), lossy}, Fragmenting: fragmenting(1)}, true, condition.No(ReasonLargePacketsLost, "packets of full size get lost on link 2-1, small ones do not: %s, or it drops fragments%s", why, remedy)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestMTUConditionFollowsWhatIsKnown(t *testing.T) {
 	require.Empty(t, status(down))
 	require.Equal(t, metav1.ConditionTrue, status(up))
 	require.Equal(t, metav1.ConditionFalse, status(fragmenting))
-	require.Equal(t, metav1.ConditionTrue, connectedFinding(w, fragmenting, yes(ReasonReady, ""), channel.Status{}).status)
+	require.Equal(t, metav1.ConditionTrue, connectedFinding(w, fragmenting, condition.Yes(ReasonReady, ""), channel.Status{}).Status)
 	require.Equal(t, metav1.ConditionFalse, status(unreadable))
 	require.Equal(t, metav1.ConditionFalse, status(half), "it may be the unreadable gateway's link")
 	require.Equal(t, metav1.ConditionTrue, status(up))

@@ -17,6 +17,7 @@ import (
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/fabric"
 	"github.com/weft-fabric/weft/controlplane/ipam"
 	"github.com/weft-fabric/weft/controlplane/measure"
@@ -193,9 +194,9 @@ func (r *Reconciler) peer(ctx context.Context, fc *v1alpha1.ForeignCluster, s *s
 		r.stateUnusable(fc, s, verdict)
 		return nil
 	case s.config == nil:
-		wait := no(ReasonNoFabric, "this cluster's own FabricConfig is not ready yet: see `weftctl status`")
+		wait := condition.No(ReasonNoFabric, "this cluster's own FabricConfig is not ready yet: see `weftctl status`")
 		for _, kind := range []string{v1alpha1.ConditionChannelReady, v1alpha1.ConditionNetworksReady, v1alpha1.ConditionConnected} {
-			wait.set(&fc.Status, kind, fc.Generation)
+			wait.Set(&fc.Status.Conditions, kind, fc.Generation)
 		}
 		return nil
 	}

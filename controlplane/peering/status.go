@@ -8,65 +8,40 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/measure"
 )
 
 // figuresEvery is how often figures (RTT, loss) alone may make a write.
 const figuresEvery = 30 * time.Second
 
-// finding is the status of one condition.
-type finding struct {
-	status  metav1.ConditionStatus
-	reason  string
-	message string
-}
-
-func yes(reason, format string, args ...any) finding {
-	return finding{metav1.ConditionTrue, reason, fmt.Sprintf(format, args...)}
-}
-
-func no(reason, format string, args ...any) finding {
-	return finding{metav1.ConditionFalse, reason, fmt.Sprintf(format, args...)}
-}
-
-func unknown(reason, format string, args ...any) finding {
-	return finding{metav1.ConditionUnknown, reason, fmt.Sprintf(format, args...)}
-}
-
-func (f finding) set(status *v1alpha1.ForeignClusterStatus, kind string, generation int64) {
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: kind, Status: f.status, Reason: f.reason, Message: f.message, ObservedGeneration: generation,
-	})
-}
-
 // channelFinding says whether the peer channel is up.
-func channelFinding(w ways, s channel.Status) finding {
+func channelFinding(w ways, s channel.Status) condition.Finding {
 	switch {
 	case s.Connected && s.Dialed:
-		return yes(ReasonEstablished, "the channel to %s is up, dialed from here", w.name)
+		return condition.Yes(ReasonEstablished, "the channel to %s is up, dialed from here", w.name)
 	case s.Connected:
-		return yes(ReasonEstablished, "the channel to %s is up, dialed from there", w.name)
+		return condition.Yes(ReasonEstablished, "the channel to %s is up, dialed from there", w.name)
 	case s.Left:
 		return leftFinding(w)
 	case s.Problem != "" && !w.direct:
-		return no(ReasonDialing, "no channel to %s through %s yet: %s", w.name, w.through(), s.Problem)
+		return condition.No(ReasonDialing, "no channel to %s through %s yet: %s", w.name, w.through(), s.Problem)
 	case s.Problem != "":
-		return no(ReasonDialing, "no channel to %s yet: %s", w.name, s.Problem)
+		return condition.No(ReasonDialing, "no channel to %s yet: %s", w.name, s.Problem)
 	}
-	return no(ReasonDialing, "no channel to %s yet; it is being dialed", w.name)
+	return condition.No(ReasonDialing, "no channel to %s yet; it is being dialed", w.name)
 }
 
-func leftFinding(w ways) finding {
+func leftFinding(w ways) condition.Finding {
 	if !w.direct {
-		return no(ReasonPeerLeft, "%s does not talk to this cluster through %s any more: to change that, let it use the hub (there: weftctl access HUB --use-as-hub)", w.name, w.through())
+		return condition.No(ReasonPeerLeft, "%s does not talk to this cluster through %s any more: to change that, let it use the hub (there: weftctl access HUB --use-as-hub)", w.name, w.through())
 	}
-	return no(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", w.name)
+	return condition.No(ReasonPeerLeft, "%s has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there", w.name)
 }
 
 // exchange is what networksFinding looks at.
@@ -84,7 +59,7 @@ type exchange struct {
 
 // networksFinding says whether both sides know each other's networks and wire
 // prefixes and our gateways hold the rows.
-func networksFinding(x exchange) finding {
+func networksFinding(x exchange) condition.Finding {
 	name := x.ways.name
 	has, theirs := false, map[int32]bool{}
 	for _, row := range x.spec.Rows {
@@ -95,26 +70,26 @@ func networksFinding(x exchange) finding {
 	}
 	switch {
 	case x.channel.Refused != "":
-		return no(ReasonRefused, "what %s says of itself is refused: %s; what it said before stands", name, x.channel.Refused)
+		return condition.No(ReasonRefused, "what %s says of itself is refused: %s; what it said before stands", name, x.channel.Refused)
 	case x.prefixes != nil:
-		return no(ReasonPrefixes, "%s", x.prefixes)
+		return condition.No(ReasonPrefixes, "%s", x.prefixes)
 	case !x.ways.direct:
 		return hubNetworksFinding(x)
 	case len(x.spec.Networks) == 0:
-		return no(ReasonWaitingForPeer, "%s has not told its networks yet", name)
+		return condition.No(ReasonWaitingForPeer, "%s has not told its networks yet", name)
 	case !has:
-		return no(ReasonWaitingForAgents, "no node of this cluster is a gateway yet")
+		return condition.No(ReasonWaitingForAgents, "no node of this cluster is a gateway yet")
 	case !x.inPlace:
-		return no(ReasonWaitingForAgents, "%s", x.waiting)
+		return condition.No(ReasonWaitingForAgents, "%s", x.waiting)
 	case x.channel.PeerRefused != "" && len(theirs) == 0:
-		return no(ReasonRefused, "%s refuses what this cluster says of itself: %s", name, x.channel.PeerRefused)
+		return condition.No(ReasonRefused, "%s refuses what this cluster says of itself: %s", name, x.channel.PeerRefused)
 	}
 	for _, n := range x.own {
 		if !theirs[n.Index] {
-			return no(ReasonWaitingForPeer, "%s has not told its wire prefix for our network %s (%s) yet", name, n.Name, n.CIDR)
+			return condition.No(ReasonWaitingForPeer, "%s has not told its wire prefix for our network %s (%s) yet", name, n.Name, n.CIDR)
 		}
 	}
-	return yes(ReasonReady, "%s from there, %s from here, in place on all gateways%s%s",
+	return condition.Yes(ReasonReady, "%s from there, %s from here, in place on all gateways%s%s",
 		plural(len(x.spec.Networks), "network"), plural(len(x.own), "network"), x.hub, leftOut(x.channel))
 }
 
@@ -127,45 +102,45 @@ func leftOut(s channel.Status) string {
 }
 
 // hubNetworksFinding is networksFinding of a cluster that only hubs lead to.
-func hubNetworksFinding(x exchange) finding {
+func hubNetworksFinding(x exchange) condition.Finding {
 	w := x.ways
 	switch {
 	case len(w.hubs) == 0:
-		return no(ReasonNoWay, "no hub leads to %s any more", w.name)
+		return condition.No(ReasonNoWay, "no hub leads to %s any more", w.name)
 	case len(x.spec.Networks) == 0:
-		return no(ReasonWaitingForPeer, "neither %s nor %s has told the networks of %s yet", w.through(), w.name, w.name)
+		return condition.No(ReasonWaitingForPeer, "neither %s nor %s has told the networks of %s yet", w.through(), w.name, w.name)
 	case len(w.open) == 0:
-		return no(ReasonWaitingForPeer, "no link to %s has rows for %s yet: see condition NetworksReady of that ForeignCluster", w.through(), w.name)
+		return condition.No(ReasonWaitingForPeer, "no link to %s has rows for %s yet: see condition NetworksReady of that ForeignCluster", w.through(), w.name)
 	case !w.ready:
-		return no(ReasonWaitingForPeer, "%s has not told its wire prefixes yet: see condition NetworksReady of that ForeignCluster", w.through())
+		return condition.No(ReasonWaitingForPeer, "%s has not told its wire prefixes yet: see condition NetworksReady of that ForeignCluster", w.through())
 	case !x.inPlace:
-		return no(ReasonWaitingForAgents, "%s", x.waiting)
+		return condition.No(ReasonWaitingForAgents, "%s", x.waiting)
 	}
-	return yes(ReasonReady, "%s from there, through %s", plural(len(x.spec.Networks), "network"), strings.Join(w.open, ", "))
+	return condition.Yes(ReasonReady, "%s from there, through %s", plural(len(x.spec.Networks), "network"), strings.Join(w.open, ", "))
 }
 
 // connectedFinding says what the probes saw; earlier is the verdict of the
 // stages before. Probes need rows of both ends: without them, what was read is
 // from before a re-peering.
-func connectedFinding(w ways, view measure.View, earlier finding, s channel.Status) finding {
+func connectedFinding(w ways, view measure.View, earlier condition.Finding, s channel.Status) condition.Finding {
 	if s.Left {
 		return leftFinding(w)
 	}
 	if !w.ready {
-		return no(ReasonNotReady, "%s", earlier.message)
+		return condition.No(ReasonNotReady, "%s", earlier.Message)
 	}
 	links, hubs := count(w.paths(view))
 	forbidden := w.policy == v1alpha1.PathDirectOnly
 	switch {
 	case links.up > 0 && (!hubs.active || forbidden):
-		return yes(ReasonLinksUp, "%d of %d links up%s%.1f ms", links.up, links.all, rttMark, float64(links.best)/1000)
+		return condition.Yes(ReasonLinksUp, "%d of %d links up%s%.1f ms", links.up, links.all, rttMark, float64(links.best)/1000)
 	case hubs.up > 0 && !forbidden:
-		return yes(ReasonThroughHub, "%sreached through %s%s%.1f ms", besideLinks(w, links), hubs.via, rttMark, float64(hubs.best)/1000)
+		return condition.Yes(ReasonThroughHub, "%sreached through %s%s%.1f ms", besideLinks(w, links), hubs.via, rttMark, float64(hubs.best)/1000)
 	case len(view.Unreadable) > 0:
 		node, why := firstUnreadable(view.Unreadable)
-		return unknown(ReasonUnreadable, "what gateway %s measures cannot be read: %s", node, why)
-	case earlier.status != metav1.ConditionTrue && links.probing && hubs.probing:
-		return no(ReasonNotReady, "%s", earlier.message)
+		return condition.Unknown(ReasonUnreadable, "what gateway %s measures cannot be read: %s", node, why)
+	case earlier.Status != metav1.ConditionTrue && links.probing && hubs.probing:
+		return condition.No(ReasonNotReady, "%s", earlier.Message)
 	case !w.direct:
 		return notThroughHub(w, hubs)
 	}
@@ -181,29 +156,29 @@ func besideLinks(w ways, links tally) string {
 }
 
 // noLink says why a cluster with tunnels is not connected.
-func noLink(w ways, links, hubs tally) finding {
+func noLink(w ways, links, hubs tally) condition.Finding {
 	besides := ""
 	if hubs.up > 0 {
 		besides = fmt.Sprintf(" %s would lead there, but the mode Require of the connection forbids it", hubs.via)
 	}
 	switch {
 	case links.all == 0:
-		return no(ReasonProbing, "no gateway of this cluster probes a link to %s yet", w.name)
+		return condition.No(ReasonProbing, "no gateway of this cluster probes a link to %s yet", w.name)
 	case links.probing:
-		return no(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?%s", links.all, besides)
+		return condition.No(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?%s", links.all, besides)
 	}
-	return no(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?%s", links.all, besides)
+	return condition.No(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?%s", links.all, besides)
 }
 
 // notThroughHub says why a cluster that only hubs lead to is not connected.
-func notThroughHub(w ways, hubs tally) finding {
+func notThroughHub(w ways, hubs tally) condition.Finding {
 	switch {
 	case hubs.all == 0:
-		return no(ReasonProbing, "no gateway of this cluster probes a way to %s through %s yet", w.name, w.through())
+		return condition.No(ReasonProbing, "no gateway of this cluster probes a way to %s through %s yet", w.name, w.through())
 	case hubs.probing:
-		return no(ReasonProbing, "no probe to %s through %s has been answered yet: does %s use the hub too (there: weftctl access HUB --use-as-hub)?", w.name, w.through(), w.name)
+		return condition.No(ReasonProbing, "no probe to %s through %s has been answered yet: does %s use the hub too (there: weftctl access HUB --use-as-hub)?", w.name, w.through(), w.name)
 	}
-	return no(ReasonLinksDown, "%s is not reached through %s any more: does its link to this cluster work (see that ForeignCluster), and that to %s?", w.name, w.through(), w.name)
+	return condition.No(ReasonLinksDown, "%s is not reached through %s any more: does its link to this cluster work (see that ForeignCluster), and that to %s?", w.name, w.through(), w.name)
 }
 
 // rttMark comes before the figures in a message that is true.

@@ -10,6 +10,7 @@ import (
 	"github.com/weft-fabric/weft/apis/agent"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
+	"github.com/weft-fabric/weft/controlplane/condition"
 	"github.com/weft-fabric/weft/controlplane/measure"
 )
 
@@ -20,26 +21,26 @@ func link(gateway int32, state v1alpha1.PathState, rtt int64) agent.Path {
 // Connected says what the probes saw, and nothing else.
 func TestConnected(t *testing.T) {
 	both, early := ways{name: "b", index: 7, direct: true, ready: true}, ways{name: "b", index: 7, direct: true}
-	ready, waiting := yes(ReasonReady, "fine"), no(ReasonWaitingForPeer, "b has not told its networks yet")
+	ready, waiting := condition.Yes(ReasonReady, "fine"), condition.No(ReasonWaitingForPeer, "b has not told its networks yet")
 	stranger := link(1, v1alpha1.PathUp, 1)
 	stranger.Cluster = "c"
 	tests := map[string]struct {
 		ways     ways
 		view     measure.View
-		networks finding
+		networks condition.Finding
 		channel  channel.Status
-		want     finding
+		want     condition.Finding
 	}{
-		"up":                     {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 20140), link(2, v1alpha1.PathDown, 0)}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 2 links up, RTT 20.1 ms")},
-		"the channel is no life": {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}}, ready, channel.Status{Connected: true}, no(ReasonLinksDown, "0 of 1 links up: probes are not answered any more; does the underlay between the gateways work?")},
-		"nor is it needed":       {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
-		"never answered":         {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUnknown, 0)}}, ready, channel.Status{}, no(ReasonProbing, "0 of 1 links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?")},
-		"unreadable":             {both, measure.View{Unreadable: map[string]string{"a2": "refused", "a1": "timeout"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a1 measures cannot be read: timeout")},
-		"half readable, up":      {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
-		"half readable, down":    {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, unknown(ReasonUnreadable, "what gateway a2 measures cannot be read: refused")},
-		"too early":              {early, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, no(ReasonNotReady, "b has not told its networks yet")},
-		"another's link":         {both, measure.View{Paths: []agent.Path{stranger}}, ready, channel.Status{}, no(ReasonProbing, "no gateway of this cluster probes a link to b yet")},
-		"left":                   {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, ready, channel.Status{Left: true}, no(ReasonPeerLeft, "b has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there")},
+		"up":                     {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 20140), link(2, v1alpha1.PathDown, 0)}}, ready, channel.Status{}, condition.Yes(ReasonLinksUp, "1 of 2 links up, RTT 20.1 ms")},
+		"the channel is no life": {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}}, ready, channel.Status{Connected: true}, condition.No(ReasonLinksDown, "0 of 1 links up: probes are not answered any more; does the underlay between the gateways work?")},
+		"nor is it needed":       {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, condition.Yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
+		"never answered":         {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUnknown, 0)}}, ready, channel.Status{}, condition.No(ReasonProbing, "0 of 1 links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?")},
+		"unreadable":             {both, measure.View{Unreadable: map[string]string{"a2": "refused", "a1": "timeout"}}, ready, channel.Status{}, condition.Unknown(ReasonUnreadable, "what gateway a1 measures cannot be read: timeout")},
+		"half readable, up":      {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, condition.Yes(ReasonLinksUp, "1 of 1 links up, RTT 0.5 ms")},
+		"half readable, down":    {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathDown, 0)}, Unreadable: map[string]string{"a2": "refused"}}, ready, channel.Status{}, condition.Unknown(ReasonUnreadable, "what gateway a2 measures cannot be read: refused")},
+		"too early":              {early, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, waiting, channel.Status{}, condition.No(ReasonNotReady, "b has not told its networks yet")},
+		"another's link":         {both, measure.View{Paths: []agent.Path{stranger}}, ready, channel.Status{}, condition.No(ReasonProbing, "no gateway of this cluster probes a link to b yet")},
+		"left":                   {both, measure.View{Paths: []agent.Path{link(1, v1alpha1.PathUp, 500)}}, ready, channel.Status{Left: true}, condition.No(ReasonPeerLeft, "b has ended the peering; delete this ForeignCluster (weftctl unpeer), or peer again there")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -75,8 +76,8 @@ func TestNetworks(t *testing.T) {
 			x := full()
 			test.change(&x)
 			got := networksFinding(x)
-			require.Equal(t, test.reason, got.reason)
-			require.Contains(t, got.message, test.message)
+			require.Equal(t, test.reason, got.Reason)
+			require.Contains(t, got.Message, test.message)
 		})
 	}
 }
@@ -85,7 +86,7 @@ func TestNetworks(t *testing.T) {
 func TestWorthWriting(t *testing.T) {
 	status := func(rtt int64, state v1alpha1.PathState, message string) *v1alpha1.ForeignClusterStatus {
 		s := &v1alpha1.ForeignClusterStatus{Paths: []v1alpha1.PathStatus{{Via: "b", State: state, RTTMicroseconds: rtt}}}
-		yes(ReasonLinksUp, "%s", message).set(s, v1alpha1.ConditionConnected, 1)
+		condition.Yes(ReasonLinksUp, "%s", message).Set(&s.Conditions, v1alpha1.ConditionConnected, 1)
 		s.Conditions[0].LastTransitionTime.Reset()
 		return s
 	}
