@@ -173,7 +173,7 @@ func linkProblem(c *v1alpha1.ForeignClusterConnection, sides [2]side) condition.
 	}
 	for i := range sides {
 		if s, other := &sides[i], &sides[1-i]; !s.report.DirectUp {
-			why := fmt.Sprintf("no probe to %s is answered: is the UDP port of the lane open between their gateways?", other.name)
+			why := fmt.Sprintf("no probe to %s is answered: is the WireGuard port (UDP 51847 by default) open between their gateways?", other.name)
 			return condition.No(v1alpha1.ReasonDirectDown, "the direct link is not up, as %s sees it: %s; %s", s.name, sentence(s.report.Message, why), meanwhile)
 		}
 	}

@@ -78,7 +78,7 @@ func TestAssess(t *testing.T) {
 		},
 		"agreed, no probe answered": {
 			change: func(s *[2]side) { s[0].report, s[1].report = hub(), hub() },
-			phase:  v1alpha1.PhaseConnecting, reason: v1alpha1.ReasonConnecting, message: "no probe to b is answered: is the UDP port of the lane open between their gateways?; the hub carries",
+			phase:  v1alpha1.PhaseConnecting, reason: v1alpha1.ReasonConnecting, message: "no probe to b is answered: is the WireGuard port (UDP 51847 by default) open between their gateways?; the hub carries",
 		},
 		"up on one side": {
 			change: func(s *[2]side) { s[0].report, s[1].report = direct(), hub(); s[1].report.DirectUp = true },

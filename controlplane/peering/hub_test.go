@@ -54,7 +54,7 @@ func TestConnectedThroughHub(t *testing.T) {
 		"fallen back":          {both, []agent.Path{link(1, down, 0), active(viaHub("c", up, 80_000))}, channel.Status{}, "True ThroughHub: 0 of 1 links up, reached through c, RTT 80.0 ms"},
 		"required":             {required, []agent.Path{active(link(1, up, 20_000)), viaHub("c", up, 10_000)}, channel.Status{}, "True LinksUp: 1 of 1 links up, RTT 20.0 ms"},
 		"required, down":       {required, []agent.Path{link(1, down, 0), viaHub("c", up, 80_000)}, channel.Status{}, "False LinksDown: 0 of 1 links up: probes are not answered any more; does the underlay between the gateways work? c would lead there, but the mode Require of the connection forbids it"},
-		"required, never seen": {required, []agent.Path{link(1, unknown, 0), viaHub("c", up, 80_000)}, channel.Status{}, "False Probing: 0 of 1 links up: no probe has been answered yet; is the UDP port of the lane open between the gateways? c would lead there, but the mode Require of the connection forbids it"},
+		"required, never seen": {required, []agent.Path{link(1, unknown, 0), viaHub("c", up, 80_000)}, channel.Status{}, "False Probing: 0 of 1 links up: no probe has been answered yet; is the WireGuard port (UDP 51847 by default) open between the gateways? c would lead there, but the mode Require of the connection forbids it"},
 		"both down":            {both, []agent.Path{link(1, down, 0), viaHub("c", down, 0)}, channel.Status{}, "False LinksDown: 0 of 1 links up: probes are not answered any more; does the underlay between the gateways work?"},
 	}
 	for name, test := range tests {

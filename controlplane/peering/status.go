@@ -165,7 +165,7 @@ func noLink(w ways, links, hubs tally) condition.Finding {
 	case links.all == 0:
 		return condition.No(ReasonProbing, "no gateway of this cluster probes a link to %s yet", w.name)
 	case links.probing:
-		return condition.No(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the UDP port of the lane open between the gateways?%s", links.all, besides)
+		return condition.No(ReasonProbing, "0 of %d links up: no probe has been answered yet; is the WireGuard port (UDP 51847 by default) open between the gateways?%s", links.all, besides)
 	}
 	return condition.No(ReasonLinksDown, "0 of %d links up: probes are not answered any more; does the underlay between the gateways work?%s", links.all, besides)
 }
