@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
@@ -48,14 +49,17 @@ type Path struct {
 	SinceSeconds    int64               `json:"sinceSeconds,omitempty"`
 }
 
-func makePath(cluster string, path v1alpha1.PathStatus, now time.Time) Path {
-	direct := path.Via == "" || path.Via == cluster
+func makePath(fcl *v1alpha1.ForeignCluster, path v1alpha1.PathStatus, now time.Time) Path {
 	return Path{
-		Via: path.Via, Direct: direct, Gateway: path.Gateway, RemoteGateway: path.RemoteGateway,
-		State: path.State, Active: path.Active, Reason: path.Reason, Why: why(path.Reason, direct),
+		Via: path.Via, Direct: isDirect(fcl, path), Gateway: path.Gateway, RemoteGateway: path.RemoteGateway,
+		State: path.State, Active: path.Active, Reason: path.Reason, Why: whyPath(fcl, path),
 		RTTMilliseconds: milliseconds(path.RTTMicroseconds), LossPercent: percent(path.LossPermille),
 		SinceSeconds: sinceSeconds(path.Since.Time, now),
 	}
+}
+
+func isDirect(fcl *v1alpha1.ForeignCluster, path v1alpha1.PathStatus) bool {
+	return path.Via == "" || path.Via == fcl.Name
 }
 
 // name tells the path apart from the cluster's others.
@@ -64,6 +68,19 @@ func (p Path) name() string {
 		return fmt.Sprintf("link %d-%d", p.Gateway, p.RemoteGateway)
 	}
 	return fmt.Sprintf("via %s link %d-%d", p.Via, p.Gateway, p.RemoteGateway)
+}
+
+// whyPath is why for one of a cluster's paths. Where there is no hub, it speaks of
+// none.
+func whyPath(fcl *v1alpha1.ForeignCluster, path v1alpha1.PathStatus) string {
+	hub := slices.ContainsFunc(fcl.Status.Paths, func(p v1alpha1.PathStatus) bool { return !isDirect(fcl, p) })
+	switch {
+	case path.Reason != v1alpha1.PathReasonDirect || hub:
+		return why(path.Reason, isDirect(fcl, path))
+	case len(fcl.Status.Paths) == 1:
+		return "direct, and the only path"
+	}
+	return "direct, as are all paths"
 }
 
 // why puts in plain words why traffic takes a path or does not.
@@ -101,7 +118,7 @@ func why(reason v1alpha1.PathReason, direct bool) string {
 func pathProblems(in Input, fcl *v1alpha1.ForeignCluster, object string) []Problem {
 	var found []Problem
 	for _, status := range fcl.Status.Paths {
-		path := makePath(fcl.Name, status, in.Now)
+		path := makePath(fcl, status, in.Now)
 		if path.Reason == v1alpha1.PathReasonExcluded {
 			continue
 		}
@@ -131,7 +148,7 @@ func meanwhile(fcl *v1alpha1.ForeignCluster) string {
 		if !path.Active || path.State != v1alpha1.PathUp {
 			continue
 		}
-		if p := makePath(fcl.Name, path, time.Time{}); p.Direct {
+		if p := makePath(fcl, path, time.Time{}); p.Direct {
 			return "; traffic takes " + p.name()
 		}
 		return "; traffic goes via " + path.Via

@@ -43,6 +43,25 @@ func TestStatusShowsEachPath(t *testing.T) {
 		 "why": "not faster by enough than the one in use", "rttMilliseconds": 80.5, "lossPercent": 0, "sinceSeconds": 3600}]`, string(data))
 }
 
+// Where no hub leads to a cluster, nothing is said of one.
+func TestDirectPathsWithoutHub(t *testing.T) {
+	in := well(t)
+	fcl := &in.Clusters[0]
+	whys := func() (all []string) {
+		for _, p := range Make(in).Clusters[0].Paths {
+			all = append(all, p.Why)
+		}
+		return all
+	}
+	require.Equal(t, []string{"direct, and the only path"}, whys())
+	second := fcl.Status.Paths[0]
+	second.RemoteGateway, second.Active, second.Reason = 2, false, v1alpha1.PathReasonSlower
+	fcl.Status.Paths = append(fcl.Status.Paths, second)
+	require.Equal(t, []string{"direct, as are all paths", "not faster by enough than the one in use"}, whys())
+	throughHub(&in).RemoteGateway = 3
+	require.Equal(t, "direct, and no hub is faster by enough", whys()[0])
+}
+
 // Every reason that an agent may give reads as words, not as the constant.
 func TestEveryPathReasonHasWords(t *testing.T) {
 	seen := map[string]v1alpha1.PathReason{}

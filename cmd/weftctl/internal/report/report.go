@@ -137,7 +137,7 @@ func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
 		ReachedThrough: fcl.Spec.ReachedThrough, IntroducedBy: fcl.Spec.IntroducedBy, AwaitingApproval: !fcl.Spec.IsAccepted(),
 	}
 	for _, path := range fcl.Status.Paths {
-		c.Paths = append(c.Paths, makePath(fcl.Name, path, now))
+		c.Paths = append(c.Paths, makePath(fcl, path, now))
 	}
 	return c
 }

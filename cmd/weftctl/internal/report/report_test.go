@@ -100,7 +100,7 @@ func TestAllIsWell(t *testing.T) {
 	r.Text(&text)
 	for _, want := range []string{
 		"Cluster a exports pods 10.244.0.0/16", "pods 10.244.0.0/16 as 100.70.0.0/16",
-		"1-1", "Up (in use)", "20.25 ms", "0.0 %", "1m30s", "direct, and no hub is faster by enough", "as a peer", "All is well.",
+		"1-1", "Up (in use)", "20.25 ms", "0.0 %", "1m30s", "direct, and the only path", "as a peer", "All is well.",
 	} {
 		require.Contains(t, text.String(), want)
 	}
