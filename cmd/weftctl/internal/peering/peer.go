@@ -11,8 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,17 +87,18 @@ func records(ctx context.Context, a, b Side, progress wait.Progress) ([2]Self, e
 	var selves [2]Self
 	for i, side := range []Side{a, b} {
 		var last error
+		ordinal := [2]string{"first", "other"}[i]
 		err := wait.Until(ctx, recordLimit, progress, func(ctx context.Context) (string, error) {
 			selves[i], last = ReadSelf(ctx, side)
-			if errors.Is(last, kube.ErrNotInstalled) {
-				return "", nil
+			if last == nil || errors.Is(last, kube.ErrNotInstalled) || apierrors.IsForbidden(last) {
+				return "", nil // time mends none of these
 			}
-			return "", last
+			return fmt.Sprintf("waiting for the record of the %s cluster", ordinal), last
 		})
 		switch {
 		case errors.Is(last, kube.ErrNotInstalled):
-			return selves, fmt.Errorf("%s cluster: %w", [2]string{"first", "other"}[i], last)
-		case err != nil && last != nil:
+			return selves, fmt.Errorf("%s cluster: %w", ordinal, last)
+		case last != nil && ctx.Err() == nil:
 			return selves, last
 		case err != nil:
 			return selves, err
@@ -179,46 +178,6 @@ func nameIsFree(ctx context.Context, on Side, self Self, name string) error {
 	}
 	return fmt.Errorf("cluster %s knows another identity as %q: if that cluster was reinstalled, run `weftctl unpeer %s` against %s first, then peer again; if it is another cluster, give this one another local name with --name (or --peer-name on the other side)",
 		self.ClusterID, name, name, self.ClusterID)
-}
-
-// unconnected says which side does not see the other yet, and why.
-func unconnected(ctx context.Context, sides []Side, outcomes []Outcome) (string, error) {
-	pending := ""
-	for i, side := range sides {
-		fcl := &v1alpha1.ForeignCluster{}
-		if err := side.Get(ctx, client.ObjectKey{Name: outcomes[i].Peer}, fcl); err != nil {
-			return "", fmt.Errorf("cluster %s: %w", outcomes[i].ClusterID, kube.Explain(err, "read", "ForeignCluster "+outcomes[i].Peer))
-		}
-		outcomes[i].Networks = fcl.Status.Networks
-		outcomes[i].Connected, outcomes[i].Message = Connected(fcl)
-		if !outcomes[i].Connected {
-			if pending != "" {
-				pending += "; "
-			}
-			pending += fmt.Sprintf("%s: %s", outcomes[i].ClusterID, outcomes[i].Message)
-		}
-	}
-	return pending, nil
-}
-
-// Connected reports whether probes over the data path are answered, and if not
-// the first condition that is missing, in the order in which they come true.
-func Connected(fcl *v1alpha1.ForeignCluster) (bool, string) {
-	if meta.IsStatusConditionTrue(fcl.Status.Conditions, v1alpha1.ConditionConnected) {
-		return true, ""
-	}
-	for _, kind := range []string{
-		v1alpha1.ConditionRecordValid, v1alpha1.ConditionChannelReady, v1alpha1.ConditionNetworksReady, v1alpha1.ConditionConnected,
-	} {
-		condition := meta.FindStatusCondition(fcl.Status.Conditions, kind)
-		if condition == nil {
-			return false, "waiting for weft-controller to report " + kind + " of " + fcl.Name
-		}
-		if condition.Status != metav1.ConditionTrue {
-			return false, fmt.Sprintf("%s is not %s yet: %s", fcl.Name, kind, condition.Message)
-		}
-	}
-	return false, "waiting for probes of " + fcl.Name
 }
 
 func firewallHint(selves [2]Self) string {

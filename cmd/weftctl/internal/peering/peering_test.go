@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -17,6 +18,7 @@ import (
 	"github.com/weft-fabric/weft/apis/identity"
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	fabricpeering "github.com/weft-fabric/weft/controlplane/peering"
 )
 
 func quiet(string) {}
@@ -126,6 +128,34 @@ func TestPeerWaitsForBothSides(t *testing.T) {
 	outcomes, err := Peer(t.Context(), Side{Client: a}, Side{Client: b}, 3*time.Second, quiet)
 	require.NoError(t, err)
 	require.True(t, outcomes[0].Connected && outcomes[1].Connected)
+}
+
+// What is normal at first is told calmly, what needs somebody in full.
+func TestPeerTellsWhatItWaitsFor(t *testing.T) {
+	raw := "no channel to b yet: dial tcp 192.0.2.1:9443: connect: connection refused"
+	for _, c := range []struct{ kind, reason, want string }{
+		{v1alpha1.ConditionRecordValid, fabricpeering.ReasonInvalidRecord, raw},
+		{v1alpha1.ConditionChannelReady, fabricpeering.ReasonDialing, "waiting for weft-controller of b to be reached"},
+		{v1alpha1.ConditionChannelReady, v1alpha1.ReasonPeerLeft, "waiting for weft-controller of b to be reached"},
+		{v1alpha1.ConditionNetworksReady, fabricpeering.ReasonWaitingForPeer, "waiting for b to say"},
+		{v1alpha1.ConditionNetworksReady, fabricpeering.ReasonWaitingForAgents, "waiting for the gateways"},
+		{v1alpha1.ConditionNetworksReady, fabricpeering.ReasonRefused, raw},
+		{v1alpha1.ConditionConnected, fabricpeering.ReasonProbing, "waiting for the first answer to a probe"},
+	} {
+		a := cluster(t, "a", 'a', nil, &v1alpha1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+		line, _ := unconnected(t.Context(), []Side{{Client: a}}, []Outcome{{ClusterID: "a", Peer: "b"}})
+		require.Equal(t, "a: waiting for weft-controller to look at b", line)
+		fcl := get(t, a, "b")
+		for _, kind := range []string{v1alpha1.ConditionRecordValid, v1alpha1.ConditionChannelReady, v1alpha1.ConditionNetworksReady} {
+			fcl.Status.Conditions = append(fcl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Ok"})
+		}
+		meta.SetStatusCondition(&fcl.Status.Conditions, metav1.Condition{Type: c.kind, Status: metav1.ConditionFalse, Reason: c.reason, Message: raw})
+		require.NoError(t, a.Status().Update(t.Context(), fcl))
+		line, cause := unconnected(t.Context(), []Side{{Client: a}}, []Outcome{{ClusterID: "a", Peer: "b"}})
+		require.Contains(t, line, c.want)
+		require.ErrorContains(t, cause, raw)
+		require.Equal(t, c.want == raw, strings.Contains(line, raw), line)
+	}
 }
 
 func setConditions(t *testing.T, c client.Client, name string, kinds ...string) {

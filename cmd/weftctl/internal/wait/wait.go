@@ -3,6 +3,7 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -15,7 +16,9 @@ const interval = 500 * time.Millisecond
 type Progress func(line string)
 
 // Check looks once. pending is what is still missing, one clause; empty means
-// done. An error of one look is not the end: API servers restart.
+// done. An error of one look is not the end: API servers restart. With a clause
+// beside it, the error is what is normal for a while: it is told only when the
+// time is over.
 type Check func(ctx context.Context) (pending string, err error)
 
 // TimeoutError says what was missing when the time was over.
@@ -35,19 +38,20 @@ func Until(ctx context.Context, limit time.Duration, progress Progress, check Ch
 	defer cancel()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	last := ""
+	told, last := "", ""
 	for {
 		pending, err := check(bounded)
 		if err == nil && pending == "" {
 			return nil
 		}
 		if bounded.Err() == nil || last == "" {
+			last = pending
 			if err != nil {
-				pending = err.Error()
+				last = err.Error()
 			}
-			if pending != last {
-				progress(pending)
-				last = pending
+			if line := cmp.Or(pending, last); line != told {
+				progress(line)
+				told = line
 			}
 		}
 		select {

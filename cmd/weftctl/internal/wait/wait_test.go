@@ -28,6 +28,21 @@ func TestUntilReportsChangesOnly(t *testing.T) {
 	})
 }
 
+// What is normal for a while is told as what is waited for, and its cause in the
+// end.
+func TestUntilTellsTheCauseInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		err := Until(t.Context(), 3*time.Second, func(line string) { told = append(told, line) }, func(context.Context) (string, error) {
+			return "waiting for milan", errors.New("connection refused")
+		})
+		timeout := &TimeoutError{}
+		require.ErrorAs(t, err, &timeout)
+		require.Equal(t, "connection refused", timeout.Pending)
+		require.Equal(t, []string{"waiting for milan"}, told)
+	})
+}
+
 func TestUntilEndsInTimeAndSaysWhatWasMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
