@@ -100,6 +100,6 @@ func printPeered(w io.Writer, outcomes []peering.Outcome) {
 		for _, clause := range peering.Granted(o) {
 			fmt.Fprintf(w, "  %s\n", clause)
 		}
-		fmt.Fprintf(w, "  (`weftctl access %s` reads it; `weftctl peer` with other flags or kubectl edit foreigncluster %s changes it)\n", o.Peer, o.Peer)
 	}
+	fmt.Fprintln(w, "`weftctl status` shows how peers are reached, `weftctl access` what each peer may do, and changes it by flags.")
 }
