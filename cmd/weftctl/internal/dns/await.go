@@ -29,13 +29,38 @@ func awaitAnswers(ctx context.Context, c client.Client, ask Asker, limit time.Du
 		if err != nil {
 			return "", err
 		}
-		return pending(answers), nil
+		if wrong := pending(answers); wrong != "" {
+			return awaited(answers, written.file.Reloads()), errors.New(wrong)
+		}
+		return "", nil
 	})
 	var late *wait.TimeoutError
 	if errors.As(err, &late) {
 		return fmt.Errorf("the block is in the Corefile, but the cluster's DNS does not answer for the zone: %w; %s", late, hint)
 	}
 	return err
+}
+
+// awaited says what comes next where not every answer is right. Until CoreDNS
+// has read its configuration again, wrong answers are what it has to give.
+func awaited(answers []Answer, reloads bool) string {
+	asked, right, unasked := 0, 0, ""
+	for _, answer := range answers {
+		if answer.Report == nil {
+			unasked = answer.Pod
+			continue
+		}
+		asked, right = asked+answer.Report.Asked, right+answer.Report.Right
+	}
+	switch {
+	case len(answers) == 0:
+		return "waiting for a pod of weft-dns to be ready"
+	case unasked != "":
+		return "waiting for the API server to reach pod " + unasked
+	case !reloads:
+		return fmt.Sprintf("waiting for CoreDNS to be restarted: %d of %d test questions are answered so far", right, asked)
+	}
+	return fmt.Sprintf("waiting for CoreDNS to reload its configuration, which takes up to two minutes: %d of %d test questions are answered so far", right, asked)
 }
 
 // advice says what to do where the Corefile is right and the answers are not.

@@ -109,7 +109,7 @@ func TestEnableAndDisable(t *testing.T) {
 	require.Contains(t, corefileOf(t, c), "forward . 10.96.1.2\n")
 	require.Equal(t, lines{
 		"kube-system/coredns forwards clusterset.local to 10.96.1.2",
-		"3 of 8 answers to one on node node-of-one are right: 10.96.0.10:53 answers NXDOMAIN",
+		"waiting for CoreDNS to reload its configuration, which takes up to two minutes: 11 of 16 test questions are answered so far",
 	}, progress)
 
 	change, err = Enable(t.Context(), c, nil, Options{}, progress.add)
@@ -176,6 +176,15 @@ func TestEnableInVain(t *testing.T) {
 	}
 	_, err := Enable(t.Context(), cluster(t, configMap("coredns", text), weftDNS()), right, Options{Wait: time.Millisecond}, func(string) {})
 	require.ErrorContains(t, err, "no pod of weft-dns is ready")
+}
+
+// The wait says what it is for, and no error where there is none.
+func TestAwaited(t *testing.T) {
+	asked := func(right int) Answer { return Answer{Pod: "one", Report: &resolver.Report{Asked: 8, Right: right}} }
+	require.Equal(t, "waiting for a pod of weft-dns to be ready", awaited(nil, true))
+	require.Equal(t, "waiting for the API server to reach pod two", awaited([]Answer{asked(8), {Pod: "two", Problem: "no route"}}, true))
+	require.Contains(t, awaited([]Answer{asked(0)}, true), "to reload its configuration, which takes up to two minutes: 0 of 8 ")
+	require.Contains(t, awaited([]Answer{asked(8), asked(3)}, false), "to be restarted: 11 of 16 ")
 }
 
 // What stands in the way is said, with the remedy, and nothing is written.
