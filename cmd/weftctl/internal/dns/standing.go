@@ -60,7 +60,7 @@ func (s Standing) String() string {
 	case s.Forwards:
 		return fmt.Sprintf("ConfigMap %s forwards %s to weft-dns at %s; `weftctl dns check` asks whether pods get answers", s.ConfigMap, corefile.Zone, s.Server)
 	case s.Block == corefile.Absent:
-		return fmt.Sprintf("ConfigMap %s does not forward %s, so pods find no services of other clusters by name: run `weftctl dns enable`", s.ConfigMap, corefile.Zone)
+		return fmt.Sprintf("if pods shall find services of other clusters by name, run `weftctl dns enable`: ConfigMap %s does not forward %s so far", s.ConfigMap, corefile.Zone)
 	case s.Block == corefile.Edited:
 		return fmt.Sprintf("somebody has changed Weft's block in ConfigMap %s: `weftctl dns check` says whether pods get answers", s.ConfigMap)
 	}
