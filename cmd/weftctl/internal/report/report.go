@@ -46,7 +46,7 @@ type Node struct {
 	Gateway         int32                 `json:"gateway,omitempty"`
 	UnderlayAddress string                `json:"underlayAddress,omitempty"`
 	Pods            int                   `json:"pods"`
-	Lanes           []v1alpha1.LaneStatus `json:"lanes,omitempty"`
+	WireGuard       []v1alpha1.LaneStatus `json:"wireguard,omitempty"`
 	Ready           bool                  `json:"ready"`
 }
 
@@ -124,7 +124,7 @@ func Make(in Input) Report {
 func makeNode(n *v1alpha1.FabricNode) Node {
 	return Node{
 		Name: n.Name, FabricAddress: n.Spec.FabricAddress, Gateway: n.Spec.GatewayID,
-		UnderlayAddress: n.Status.UnderlayAddress, Pods: len(n.Status.PodPrefixes), Lanes: n.Status.Lanes,
+		UnderlayAddress: n.Status.UnderlayAddress, Pods: len(n.Status.PodPrefixes), WireGuard: n.Status.Lanes,
 		Ready: meta.IsStatusConditionTrue(n.Status.Conditions, v1alpha1.ConditionReady),
 	}
 }

@@ -3,11 +3,12 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/table"
 )
 
 // Text writes the report for people.
@@ -20,30 +21,21 @@ func (r Report) Text(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s%s %s", separator, network.Name, network.CIDR)
 	}
-	fmt.Fprintf(w, "\nidentity %s\n\n", dash(string(r.Identity)))
+	fmt.Fprintf(w, "\nidentity %s\n\n", table.Dash(string(r.Identity)))
 	r.nodeTable(w)
 	fmt.Fprintln(w)
 	r.clusterTable(w)
 	r.connectionTable(w)
 	fmt.Fprintln(w)
-	if r.Healthy {
-		fmt.Fprintln(w, "All is well.")
-		return
-	}
-	fmt.Fprintln(w, "Problems:")
-	for _, p := range r.Problems {
-		fmt.Fprintf(w, "- %s: %s\n  Do: %s\n", p.Object, p.What, p.Do)
-	}
+	Conclude(w, r.Problems)
 }
 
 func (r Report) nodeTable(w io.Writer) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NODE\tREADY\tFABRIC ADDRESS\tUNDERLAY\tPODS\tGATEWAY\tLANE")
+	t := table.New(w, "NODE", "READY", "FABRIC ADDRESS", "UNDERLAY", "PODS", "GATEWAY", "WIREGUARD")
 	for _, n := range r.Nodes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
-			n.Name, yesNo(n.Ready), dash(n.FabricAddress), dash(n.UnderlayAddress), n.Pods, gateway(n.Gateway), lanes(n.Lanes))
+		t.Row(n.Name, yesNo(n.Ready), table.Dash(n.FabricAddress), table.Dash(n.UnderlayAddress), fmt.Sprint(n.Pods), gateway(n.Gateway), wireGuard(n.WireGuard))
 	}
-	_ = table.Flush()
+	t.Flush()
 }
 
 func (r Report) clusterTable(w io.Writer) {
@@ -51,18 +43,11 @@ func (r Report) clusterTable(w io.Writer) {
 		fmt.Fprintln(w, "No peers yet: `weftctl peer` joins another cluster.")
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CLUSTER\tCONNECTED\tPODS HERE\tKNOWN\tITS NETWORKS")
+	t := table.New(w, "CLUSTER", "CONNECTED", "PODS HERE", "KNOWN", "ITS NETWORKS")
 	for _, c := range r.Clusters {
-		for i := range max(1, len(c.Networks)) {
-			cells := "\t\t\t"
-			if i == 0 {
-				cells = fmt.Sprintf("%s\t%s\t%s\t%s", c.Name, yesNo(c.Connected), dash(string(c.Pods)), c.known())
-			}
-			fmt.Fprintf(table, "%s\t%s\n", cells, networkCell(c, i))
-		}
+		t.Group([]string{c.Name, yesNo(c.Connected), table.Dash(string(c.Pods)), c.known()}, networkRows(c))
 	}
-	_ = table.Flush()
+	t.Flush()
 	r.pathTable(w)
 }
 
@@ -84,34 +69,35 @@ func (c Cluster) known() string {
 	return strings.Join(parts, "; ")
 }
 
-func networkCell(c Cluster, i int) string {
-	if i >= len(c.Networks) {
-		return ""
+func networkRows(c Cluster) [][]string {
+	var rows [][]string
+	for _, n := range c.Networks {
+		rows = append(rows, []string{fmt.Sprintf("%s %s as %s", n.Name, n.Original, n.Remapped)})
 	}
-	n := c.Networks[i]
-	return fmt.Sprintf("%s %s as %s", n.Name, n.Original, n.Remapped)
+	if len(rows) == 0 {
+		return [][]string{{""}}
+	}
+	return rows
 }
 
 // pathTable shows each way to each cluster, and why traffic takes it or not.
 func (r Report) pathTable(w io.Writer) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	rows := 0
-	for _, c := range r.Clusters {
-		for i, path := range c.Paths {
-			if rows++; rows == 1 {
-				fmt.Fprintln(table, "\nPATH TO\tWAY\tLINK\tSTATE\tRTT\tLOSS\tSINCE\tWHY")
-			}
-			name := ""
-			if i == 0 {
-				name = c.Name
-			}
-			fmt.Fprintf(table, "%s\t%s\n", name, pathCells(path))
-		}
+	if !slices.ContainsFunc(r.Clusters, func(c Cluster) bool { return len(c.Paths) > 0 }) {
+		return
 	}
-	_ = table.Flush()
+	fmt.Fprintln(w)
+	t := table.New(w, "PATH TO", "WAY", "LINK", "STATE", "RTT", "LOSS", "SINCE", "WHY")
+	for _, c := range r.Clusters {
+		var rows [][]string
+		for _, path := range c.Paths {
+			rows = append(rows, pathCells(path))
+		}
+		t.Group([]string{c.Name}, rows)
+	}
+	t.Flush()
 }
 
-func pathCells(p Path) string {
+func pathCells(p Path) []string {
 	way, state, loss := "direct", string(p.State), "-"
 	if !p.Direct {
 		way = "via " + p.Via
@@ -122,8 +108,8 @@ func pathCells(p Path) string {
 	if lossTells(p.State, p.SinceSeconds) {
 		loss = fmt.Sprintf("%.1f %%", p.LossPercent)
 	}
-	return fmt.Sprintf("%s\t%d-%d\t%s\t%s\t%s\t%s\t%s",
-		way, p.Gateway, p.RemoteGateway, state, rtt(p.RTTMilliseconds), loss, since(p.SinceSeconds), dash(p.Why))
+	link := fmt.Sprintf("%d-%d", p.Gateway, p.RemoteGateway)
+	return []string{way, link, state, rtt(p.RTTMilliseconds), loss, since(p.SinceSeconds), table.Dash(p.Why)}
 }
 
 // connectionTable shows the direct links that this cluster makes between
@@ -132,18 +118,12 @@ func (r Report) connectionTable(w io.Writer) {
 	if len(r.Connections) == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nCONNECTION\tMODE\tPHASE\tSINCE\tSIDE\tSTATE\tPATH\tDIRECT\tVIA HUB\tLOSS\tMTU")
+	fmt.Fprintln(w)
+	t := table.New(w, "CONNECTION", "MODE", "PHASE", "SINCE", "SIDE", "STATE", "PATH", "DIRECT", "VIA HUB", "LOSS", "MTU")
 	for _, c := range r.Connections {
-		for i := range max(1, len(c.Sides)) {
-			cells := "\t\t\t"
-			if i == 0 {
-				cells = fmt.Sprintf("%s\t%s\t%s\t%s", c.Name, dash(string(c.Mode)), dash(string(c.Phase)), since(c.SinceSeconds))
-			}
-			fmt.Fprintf(table, "%s\t%s\n", cells, sideCells(c, i))
-		}
+		t.Group([]string{c.Name, table.Dash(string(c.Mode)), table.Dash(string(c.Phase)), since(c.SinceSeconds)}, sideRows(c))
 	}
-	_ = table.Flush()
+	t.Flush()
 	for _, c := range r.Connections {
 		if c.Message != "" && c.settled() { // else it stands among the problems
 			fmt.Fprintf(w, "%s: %s\n", c.Name, c.Message)
@@ -151,20 +131,24 @@ func (r Report) connectionTable(w io.Writer) {
 	}
 }
 
-func sideCells(c Connection, i int) string {
-	if i >= len(c.Sides) {
-		return fmt.Sprintf("%s, %s\t-\t-\t-\t-\t-\t-", c.A, c.B)
+func sideRows(c Connection) [][]string {
+	if len(c.Sides) == 0 {
+		return [][]string{{c.A + ", " + c.B, "-", "-", "-", "-", "-", "-"}}
 	}
-	s := c.Sides[i]
-	loss, mtu := "-", "-"
-	if s.DirectRTTMilliseconds > 0 {
-		loss = fmt.Sprintf("%.1f %%", s.DirectLossPercent)
+	var rows [][]string
+	for _, s := range c.Sides {
+		loss, mtu := "-", "-"
+		if s.DirectRTTMilliseconds > 0 {
+			loss = fmt.Sprintf("%.1f %%", s.DirectLossPercent)
+		}
+		if s.MTU > 0 {
+			mtu = fmt.Sprint(s.MTU)
+		}
+		rows = append(rows, []string{
+			s.Name, table.Dash(s.State), table.Dash(s.ActivePath), rtt(s.DirectRTTMilliseconds), rtt(s.HubRTTMilliseconds), loss, mtu,
+		})
 	}
-	if s.MTU > 0 {
-		mtu = fmt.Sprint(s.MTU)
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s",
-		s.Name, dash(s.State), dash(s.ActivePath), rtt(s.DirectRTTMilliseconds), rtt(s.HubRTTMilliseconds), loss, mtu)
+	return rows
 }
 
 func rtt(milliseconds float64) string {
@@ -182,16 +166,17 @@ func since(seconds int64) string {
 	return (time.Duration(seconds) * time.Second).String()
 }
 
-func lanes(list []v1alpha1.LaneStatus) string {
+// wireGuard says by which devices a gateway has its tunnels.
+func wireGuard(devices []v1alpha1.LaneStatus) string {
 	var cells []string
-	for _, lane := range list {
+	for _, device := range devices {
 		where := "kernel"
-		if !lane.Kernel {
+		if !device.Kernel {
 			where = "user space"
 		}
-		cells = append(cells, fmt.Sprintf("%s UDP %d (%s)", lane.Name, lane.Port, where))
+		cells = append(cells, fmt.Sprintf("%s UDP %d (%s)", device.Name, device.Port, where))
 	}
-	return dash(strings.Join(cells, ", "))
+	return table.Dash(strings.Join(cells, ", "))
 }
 
 func gateway(id int32) string {
@@ -206,11 +191,4 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
