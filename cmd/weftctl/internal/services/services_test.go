@@ -114,7 +114,9 @@ func text(r Report) string {
 func TestServicesOfThreeClusters(t *testing.T) {
 	other := slice("web", "b", "web-users", "10.9.9.9")
 	other.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
-	r := reported(t, peer("b", up), peer("c", up, condition("Services", "True", "Imported", "1 of 1 services that c exports are imported")),
+	c := peer("c", up, condition("Services", "True", "Imported", "1 of 1 services that c exports are imported"))
+	c.Spec.Access.Services = v1alpha1.ServicesSpec{Import: v1alpha1.ServicesSelected, ImportNamespaces: []string{"shop", "eu"}}
+	r := reported(t, peer("b", up), c,
 		exported("web", valid, told), imported("web", "a", "b", "c"), other,
 		slice("web", "a", "web-a", "10.1.0.1"), slice("web", "b", "web-b-1", "100.1.0.1", "-100.1.0.2"), slice("web", "b", "web-b-2", "100.1.0.1"), slice("web", "c", "web-c"))
 	require.True(t, r.Healthy, r.Problems)
@@ -130,8 +132,9 @@ shop/web  yes            at 10.96.3.4   http 80/TCP  a (here)  1 of 1 ready  yes
                                                      b         1 of 2 ready  yes
                                                      c         0 of 0 ready  yes
 
-b: b is told of all services that a exports; all services that b exports are imported in a.
-c: c is told of all services that a exports; all services that c exports are imported in a; 1 of 1 services that c exports are imported.
+PEER  MAY IMPORT OURS  WE IMPORT ITS      STATE
+b     all              all                -
+c     none             those in shop, eu  1 of 1 services that c exports are imported
 
 DNS: it cannot be told whether the cluster's DNS forwards clusterset.local: there is no Service weft-dns in namespace weft-system: run `+"`weftctl install`"+` first.
 

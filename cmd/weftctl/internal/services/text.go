@@ -4,24 +4,18 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
+	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/report"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/table"
 )
 
 // Text writes the report for people.
 func (r Report) Text(w io.Writer) {
 	r.serviceTable(w)
-	r.peerList(w)
+	r.peerTable(w)
 	fmt.Fprintf(w, "\nDNS: %s.\n\n", r.DNS)
-	if r.Healthy {
-		fmt.Fprintln(w, "All is well.")
-		return
-	}
-	fmt.Fprintln(w, "Problems:")
-	for _, p := range r.Problems {
-		fmt.Fprintf(w, "- %s: %s\n  Do: %s\n", p.Object, p.What, p.Do)
-	}
+	report.Conclude(w, r.Problems)
 }
 
 func (r Report) serviceTable(w io.Writer) {
@@ -29,18 +23,11 @@ func (r Report) serviceTable(w io.Writer) {
 		fmt.Fprintf(w, "%s exports and imports no service: a ServiceExport of the name and in the namespace of a Service exports it.\n", r.ClusterID)
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVICE\tEXPORTED HERE\tIMPORTED HERE\tPORTS\tFROM\tENDPOINTS\tREACHED")
+	t := table.New(w, "SERVICE", "EXPORTED HERE", "IMPORTED HERE", "PORTS", "FROM", "ENDPOINTS", "REACHED")
 	for _, s := range r.Services {
-		for i := range max(1, len(s.Clusters)) {
-			cells := "\t\t\t"
-			if i == 0 {
-				cells = fmt.Sprintf("%s/%s\t%s\t%s\t%s", s.Namespace, s.Name, s.Export.cell(), s.Import.cell(), s.Import.ports())
-			}
-			fmt.Fprintf(table, "%s\t%s\n", cells, s.clusterCells(i))
-		}
+		t.Group([]string{s.Namespace + "/" + s.Name, s.Export.cell(), s.Import.cell(), s.Import.ports()}, s.clusterRows())
 	}
-	_ = table.Flush()
+	t.Flush()
 }
 
 func (e *Export) cell() string {
@@ -82,32 +69,44 @@ func (i *Import) ports() string {
 	return strings.Join(ports, ", ")
 }
 
-func (s Service) clusterCells(i int) string {
-	if i >= len(s.Clusters) {
-		return "-\t-\t-"
+func (s Service) clusterRows() [][]string {
+	if len(s.Clusters) == 0 {
+		return [][]string{{"-", "-", "-"}}
 	}
-	c := s.Clusters[i]
-	name, endpoints := c.Name, fmt.Sprintf("%d of %d ready", c.Ready, c.Endpoints)
-	if c.Own {
-		name += " (here)"
+	var rows [][]string
+	for _, c := range s.Clusters {
+		name, endpoints := c.Name, fmt.Sprintf("%d of %d ready", c.Ready, c.Endpoints)
+		if c.Own {
+			name += " (here)"
+		}
+		if c.Withheld > 0 {
+			endpoints = fmt.Sprintf("%d left out", c.Withheld)
+		}
+		rows = append(rows, []string{name, endpoints, strings.ToLower(string(c.Reachable))})
 	}
-	if c.Withheld > 0 {
-		endpoints = fmt.Sprintf("%d left out", c.Withheld)
-	}
-	return fmt.Sprintf("%s\t%s\t%s", name, endpoints, strings.ToLower(string(c.Reachable)))
+	return rows
 }
 
-// peerList says whose services may come and go, and what came of it.
-func (r Report) peerList(w io.Writer) {
-	for i, p := range r.Peers {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		export, imports := peering.ServicesGrant(p.Name, r.ClusterID, p.Policy)
-		fmt.Fprintf(w, "%s: %s; %s", p.Name, export, imports)
-		if p.Says != "" {
-			fmt.Fprintf(w, "; %s", p.Says)
-		}
-		fmt.Fprintln(w, ".")
+// peerTable says whose services may come and go, and what came of it.
+func (r Report) peerTable(w io.Writer) {
+	if len(r.Peers) == 0 {
+		return
 	}
+	fmt.Fprintln(w)
+	t := table.New(w, "PEER", "MAY IMPORT OURS", "WE IMPORT ITS", "STATE")
+	for _, p := range r.Peers {
+		t.Row(p.Name, scope(p.Policy.Export, p.Policy.ExportNamespaces), scope(p.Policy.Import, p.Policy.ImportNamespaces), table.Dash(p.Says))
+	}
+	t.Flush()
+}
+
+// scope says which services a policy lets pass.
+func scope(policy v1alpha1.ServicePolicy, namespaces []string) string {
+	switch {
+	case policy == v1alpha1.ServicesAll:
+		return "all"
+	case policy == v1alpha1.ServicesSelected && len(namespaces) > 0:
+		return "those in " + strings.Join(namespaces, ", ")
+	}
+	return "none"
 }
