@@ -29,6 +29,11 @@ func downCommand() *cobra.Command {
 			if _, err := os.Stat(lab.Program("lab")); err != nil {
 				return fmt.Errorf("find %s: not built; run `make build` first", lab.Program("lab"))
 			}
+			release, err := testbed.Claim()
+			if err != nil {
+				return err
+			}
+			defer release()
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 			defer cancel()
 			return lab.Down(ctx)

@@ -33,6 +33,11 @@ func upCommand() *cobra.Command {
 		Short: "Start the clusters, join them, try every pair of pods, measure, join two of them directly, share a service; leaves them running",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			release, err := testbed.Claim()
+			if err != nil {
+				return err
+			}
+			defer release()
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.limit)
 			defer cancel()
 			return up(ctx, o, os.Stdout)
