@@ -153,8 +153,8 @@ func TestUninstallEndsWithThePeers(t *testing.T) {
 		var out bytes.Buffer
 		printLeftovers(&out, left)
 		require.Equal(t, left.DNS != "", strings.Contains(out.String(), "may still forward to weft-dns: x."))
-		require.Equal(t, len(left.CRDs) > 0, strings.Contains(out.String(), "objects of yours: CRD y;"))
-		require.Regexp(t, "must unpeer this cluster's former identity .*`weftctl unpeer NAME` there\\.\n$", out.String())
+		require.Equal(t, len(left.CRDs) > 0, strings.Contains(out.String(), "their CRD y with them;"))
+		require.Regexp(t, "identity is gone with it: each former peer has to run `weftctl unpeer NAME`.*\\.\n$", out.String())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,9 +48,10 @@ func newUnpeer(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpeer NAME",
 		Short: "End the peering with another cluster",
-		Long: `Deletes the ForeignCluster NAME here and, with --peer-kubeconfig or --peer-context, also the one by which that
-cluster knows this one. It ends within 30 s, also while the other side is dead, and leaves only PrefixClaims, so that
-peering again finds the same addresses.
+		Long: `Removes the ForeignCluster NAME here, and with it the tunnel, the addresses and the services of that cluster; with
+--peer-kubeconfig or --peer-context also the one by which that cluster knows this one. Weft and other peerings stay, and
+so do PrefixClaims, by which a later peering finds the same addresses. It ends within 30 s, also while the other side is
+dead.
 
 If there is no ForeignCluster NAME here any more it says so, and that is no error. If NAME is not the cluster that
 --peer-kubeconfig leads to, or that one still knows this one while NAME is gone here, nothing is touched on either side.
@@ -79,7 +81,7 @@ With --peer-only the other side alone is cleaned up, to finish a peering that is
 		},
 	}
 	peerAccess(cmd, &other)
-	cmd.Flags().BoolVar(&order.force, "force", false, "if weft-controller does not answer, drop the object's finalizer")
+	cmd.Flags().BoolVar(&order.force, "force", false, "if weft-controller does not answer, remove the ForeignCluster without it: what it made stays until it runs again")
 	cmd.Flags().BoolVar(&order.peerOnly, "peer-only", false, "clean up the other cluster alone, to finish a peering that is ended here already")
 	return cmd
 }
@@ -266,8 +268,11 @@ func (e *environment) printParted(results []parted) error {
 				fmt.Fprintf(w, "Note: %s.\n", p.Note)
 			}
 		}
+		if slices.ContainsFunc(results, func(p parted) bool { return p.Removed && !p.Already }) {
+			fmt.Fprintln(w, "PrefixClaims stay, so that peering again finds the same addresses.")
+		}
 		if len(results) == 1 && results[0].Removed && !results[0].Already && results[0].Side == "here" {
-			fmt.Fprintln(w, "The other side keeps its ForeignCluster, not connected, until it is deleted there.")
+			fmt.Fprintln(w, "The other side still has its ForeignCluster, which is not connected any more: `weftctl unpeer` there removes it.")
 		}
 	})
 	for _, p := range results {

@@ -42,6 +42,9 @@ func names(t *testing.T, c client.Client) []string {
 	return found
 }
 
+// claims is what is left, said once.
+const claims = "PrefixClaims stay, so that peering again finds the same addresses.\n"
+
 type identities = map[string]v1alpha1.Identity
 
 // Cluster a knows b as milan and c as rome; b knows a as berlin. A name that
@@ -57,7 +60,7 @@ func TestUnpeerBothSides(t *testing.T) {
 		left, there []string
 	}{
 		"known": {name: "milan", here: identities{"milan": "b", "rome": "c"},
-			text: "The peering with milan is removed here.\nThe peering with berlin is removed there.\n", left: []string{"rome"}, there: []string{}},
+			text: "The peering with milan is removed here.\nThe peering with berlin is removed there.\n" + claims, left: []string{"rome"}, there: []string{}},
 		"mistyped": {name: "milna", here: identities{"milan": "b", "rome": "c"},
 			refused: []string{"no ForeignCluster milna here, only milan, rome", "--peer-only"}, left: []string{"milan", "rome"}, there: []string{"berlin"}},
 		"nothing here": {name: "milan",
@@ -70,9 +73,9 @@ func TestUnpeerBothSides(t *testing.T) {
 		"another cluster": {name: "rome", here: identities{"milan": "b", "rome": "c"},
 			refused: []string{"rome has identity c", `identity "b"`, "`weftctl unpeer rome`"}, left: []string{"milan", "rome"}, there: []string{"berlin"}},
 		"half done": {name: "milan", peerOnly: true, here: identities{"rome": "c"},
-			text: "The peering with berlin is removed there.\n", left: []string{"rome"}, there: []string{}},
+			text: "The peering with berlin is removed there.\n" + claims, left: []string{"rome"}, there: []string{}},
 		"peer only keeps this side": {name: "milan", peerOnly: true, here: identities{"milan": "b"},
-			text: "The peering with berlin is removed there.\n", left: []string{"milan"}, there: []string{}},
+			text: "The peering with berlin is removed there.\n" + claims, left: []string{"milan"}, there: []string{}},
 		"peer only, another cluster": {name: "rome", peerOnly: true, here: identities{"rome": "c"},
 			refused: []string{"rome has identity c"}, left: []string{"rome"}, there: []string{"berlin"}},
 	} {
@@ -115,7 +118,7 @@ func TestUnpeerAgain(t *testing.T) {
 	here := knowing(t, "a", identities{"milan": "b", "rome": "c"})
 	order := unpeering{name: "milan", progress: func(string) {}}
 	for _, want := range []string{
-		"The peering with milan is removed here.\nThe other side keeps its ForeignCluster, not connected, until it is deleted there.\n",
+		"The peering with milan is removed here.\n" + claims + "The other side still has its ForeignCluster, which is not connected any more: `weftctl unpeer` there removes it.\n",
 		"There is no ForeignCluster milan here: the peering is already gone, if that is its name (there are rome).\n",
 	} {
 		results, err := order.here(t.Context(), here)
