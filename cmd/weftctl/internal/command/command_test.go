@@ -18,6 +18,7 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/install"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
+	"github.com/weft-fabric/weft/cmd/weftctl/internal/peering"
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/services"
 )
 
@@ -156,6 +157,15 @@ func TestUninstallEndsWithThePeers(t *testing.T) {
 		require.Equal(t, len(left.CRDs) > 0, strings.Contains(out.String(), "their CRD y with them;"))
 		require.Regexp(t, "identity is gone with it: each former peer has to run `weftctl unpeer NAME`.*\\.\n$", out.String())
 	}
+}
+
+// Peering ends with the next steps, said once for both sides.
+func TestPeerEndsWithTheNextSteps(t *testing.T) {
+	var out bytes.Buffer
+	printPeered(&out, []peering.Outcome{{ClusterID: "berlin", Peer: "milan", Connected: true}, {ClusterID: "milan", Peer: "berlin", Connected: true}})
+	require.Contains(t, out.String(), "berlin: milan is connected.\n")
+	require.Regexp(t, "\n`weftctl status` .*, `weftctl access` .*\\.\n$", out.String())
+	require.Equal(t, 1, strings.Count(out.String(), "`weftctl access`"))
 }
 
 // A service that is wrong is printed, and the exit code says so.
