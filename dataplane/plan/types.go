@@ -70,10 +70,13 @@ type Peer struct {
 	Endpoints []string      `json:"endpoints,omitempty"`
 	Keepalive time.Duration `json:"keepaliveNanoseconds,omitempty"`
 	// Yields: the peer can dial us and has the lower identity, so it does, and we
-	// only if it does not. Where two initiations cross, each end is left with a
-	// session that the other never uses, and the next renewal then throws away the
-	// one in use: packets of one round trip are lost (wg_noise_handshake_begin_session
-	// of Linux, BeginSymmetricSession of wireguard-go).
+	// only if it does not. Where two initiations cross, neither handshake comes
+	// about: an end that answers gives up its own. Both try again after 5 s, and
+	// with packets waiting at both ends they cross again, for minutes at worst.
+	// Where they only just cross, the initiator can be left with a second session
+	// that its peer does not have. Its next renewal then throws away the one in
+	// use, and packets of one round trip are lost (BeginSymmetricSession of
+	// wireguard-go, wg_noise_handshake_begin_session of Linux).
 	Yields bool `json:"yields,omitempty"`
 	// AllowedIPs: every wire prefix that enters from this peer, and its channel
 	// address, sorted.

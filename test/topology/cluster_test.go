@@ -93,6 +93,12 @@ func (c *cluster) pathMTU() int { return (c.mtu - 60) / 16 * 16 }
 func connect(t *testing.T, a, b *cluster, mtu int) {
 	t.Helper()
 	ip(t, fmt.Sprintf("link add wan-%s netns %s mtu %d type veth peer name wan-%s netns %s mtu %d", b.id, a.router.name, mtu, a.id, b.router.name, mtu))
+	route(t, a, b)
+}
+
+// route between the clusters by the devices that connect them.
+func route(t *testing.T, a, b *cluster) {
+	t.Helper()
 	for i, c := range []*cluster{a, b} {
 		other, net := []*cluster{b, a}[i], 10*a.number+b.number
 		c.router.ip(t, fmt.Sprintf("addr add 172.31.%d.%d/30 dev wan-%s", net, 1+i, other.id))
