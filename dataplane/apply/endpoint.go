@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -26,6 +27,15 @@ const (
 	patience = 12 * time.Second
 	// yieldFor is how long a new peer that we yield to is left to dial us.
 	yieldFor = 3 * time.Second
+	// A peer that we yield to and that does not answer is dialed and left to dial us
+	// in turns: both ends may have lost their WireGuard at once, and with it the
+	// order in which they dialed. A turn holds one retry of whoever has it, which
+	// comes 5.3 s after the last one (REKEY_TIMEOUT and its jitter), and what is
+	// still on its way. A peer that was just added is dialed at once, so the answer
+	// is soon there.
+	firstTurn = 2 * time.Second
+	dialTurn  = 6 * time.Second
+	yieldTurn = 7 * time.Second
 	// resolveTimeout bounds all look-ups of one pass together.
 	resolveTimeout = 3 * time.Second
 	// maxEndpointBytes bounds the file: 255 clusters of 7 gateways fit well.
@@ -48,8 +58,14 @@ type peerName struct {
 
 type try struct {
 	since time.Time
-	next  int // index of the next candidate
+	wait  time.Duration // what the peer has to answer, or to dial us
+	next  int           // index of the next candidate
 }
+
+// nowhere is the endpoint of a peer that is left to dial us after it had one:
+// nobody hears what is sent there (RFC 863), and where the peer dials from takes
+// its place. WireGuard cannot take an endpoint away, other than with the peer.
+func nowhere() netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 9) }
 
 // newEndpointBook reads the file; without one, or with a broken one, nothing is
 // known, and peers are dialed as configured.
@@ -91,7 +107,11 @@ func (b *endpointBook) first(device string, peer plan.Peer, resolver *resolver, 
 		return netip.AddrPort{}, nil
 	}
 	delete(b.tries, name)
-	return b.advance(name, b.candidates(device, peer), resolver, now)
+	wait := patience
+	if peer.Yields {
+		wait = firstTurn
+	}
+	return b.advance(name, b.candidates(device, peer), resolver, now, wait)
 }
 
 // yields reports whether a peer that was never heard of still has its time to
@@ -101,7 +121,7 @@ func (b *endpointBook) yields(name peerName, peer plan.Peer, now time.Time) bool
 		return false
 	}
 	if _, known := b.tries[name]; !known {
-		b.tries[name] = try{since: now}
+		b.tries[name] = try{since: now, wait: yieldFor}
 	}
 	return now.Sub(b.tries[name].since) < yieldFor
 }
@@ -117,30 +137,37 @@ func (b *endpointBook) next(device string, peer plan.Peer, state wgtypes.Peer, r
 	last, tried := b.tries[name]
 	if !tried {
 		// First seen like this by this process: give the present one its time.
-		b.tries[name] = try{since: now}
+		last = try{since: now, wait: patience}
+		if peer.Yields {
+			last.wait = dialTurn
+		}
+		b.tries[name] = last
+	}
+	if now.Sub(last.since) < last.wait {
 		return netip.AddrPort{}, nil
 	}
 	wait := patience
-	if peer.Yields && !endpointOf(state).IsValid() {
-		wait = yieldFor
+	if peer.Yields {
+		if endpointOf(state).IsValid() {
+			b.tries[name] = try{since: now, wait: yieldTurn, next: last.next}
+			return nowhere(), nil
+		}
+		wait = dialTurn
 	}
-	if now.Sub(last.since) < wait {
-		return netip.AddrPort{}, nil
-	}
-	endpoint, err := b.advance(name, b.candidates(device, peer), resolver, now)
+	endpoint, err := b.advance(name, b.candidates(device, peer), resolver, now, wait)
 	if endpoint == endpointOf(state) {
 		return netip.AddrPort{}, err
 	}
 	return endpoint, err
 }
 
-// advance resolves the next candidate that can be resolved.
-func (b *endpointBook) advance(name peerName, candidates []string, resolver *resolver, now time.Time) (netip.AddrPort, error) {
+// advance resolves the next candidate that can be resolved, and gives it so long.
+func (b *endpointBook) advance(name peerName, candidates []string, resolver *resolver, now time.Time, wait time.Duration) (netip.AddrPort, error) {
 	start := b.tries[name].next
 	var failures []error
 	for i := range candidates {
 		index := (start + i) % len(candidates)
-		b.tries[name] = try{since: now, next: index + 1}
+		b.tries[name] = try{since: now, wait: wait, next: index + 1}
 		endpoint, err := resolver.resolve(candidates[index])
 		if err == nil {
 			return endpoint, errors.Join(failures...)
@@ -231,7 +258,7 @@ func (e *Executor) maintainEndpoints(ctx context.Context) error {
 		}
 		now := time.Now()
 		changed = e.endpoints.remember(lane.Device, device.Peers, now) || changed
-		failures = append(failures, e.redirectSilent(client, lane, device, resolver, now))
+		failures = append(failures, e.redirectSilent(ctx, client, lane, device, resolver, now))
 	}
 	if changed {
 		failures = append(failures, e.endpoints.save())
@@ -240,7 +267,7 @@ func (e *Executor) maintainEndpoints(ctx context.Context) error {
 }
 
 // redirectSilent sends peers that do not answer to their next endpoint.
-func (e *Executor) redirectSilent(client *wgctrl.Client, lane plan.Lane, device *wgtypes.Device, resolver *resolver, now time.Time) error {
+func (e *Executor) redirectSilent(ctx context.Context, client *wgctrl.Client, lane plan.Lane, device *wgtypes.Device, resolver *resolver, now time.Time) error {
 	states := map[wgtypes.Key]wgtypes.Peer{}
 	for _, peer := range device.Peers {
 		states[peer.PublicKey] = peer
@@ -261,7 +288,11 @@ func (e *Executor) redirectSilent(client *wgctrl.Client, lane plan.Lane, device 
 			failures = append(failures, fmt.Errorf("set endpoint of peer %s: %w", change.PublicKey, err))
 			continue
 		}
-		e.log.Info("peer does not answer, trying another endpoint", "device", lane.Device, "peer", change.PublicKey, "endpoint", endpoint)
+		level := slog.LevelInfo
+		if peer.Yields { // every few seconds, for as long as it does not answer
+			level = slog.LevelDebug
+		}
+		e.log.Log(ctx, level, "peer does not answer, trying another endpoint", "device", lane.Device, "peer", change.PublicKey, "endpoint", endpoint)
 	}
 	return errors.Join(failures...)
 }

@@ -194,12 +194,17 @@ func (r *run) endpointChanges(want plan.Lane, have *wgtypes.Device) []wgtypes.Pe
 	return changes
 }
 
+// endpointOf returns where a peer is dialed; invalid if it is left to dial us.
 func endpointOf(peer wgtypes.Peer) netip.AddrPort {
 	if peer.Endpoint == nil {
 		return netip.AddrPort{}
 	}
 	endpoint := peer.Endpoint.AddrPort()
-	return netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port())
+	endpoint = netip.AddrPortFrom(endpoint.Addr().Unmap(), endpoint.Port())
+	if endpoint == nowhere() {
+		return netip.AddrPort{}
+	}
+	return endpoint
 }
 
 // handshakeOf returns the zero time if there was none: userspace WireGuard

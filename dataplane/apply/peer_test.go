@@ -134,6 +134,54 @@ func TestYields(t *testing.T) {
 	require.Equal(t, configured, first(again))
 }
 
+// Two ends that lost their WireGuard at once both dial where they last heard the
+// other. The one that yields makes room for one retry of the other, again and
+// again, and comes back to every endpoint that it knows.
+func TestYieldsInTurns(t *testing.T) {
+	const retry = 5334 * time.Millisecond // REKEY_TIMEOUT and its jitter
+	resolver := newResolver(t.Context())
+	defer resolver.close()
+	peer := plan.Peer{PublicKey: wgtypes.Key{1}, Endpoints: []string{"192.0.2.1:1", "192.0.2.2:2"}, Yields: true}
+	now := time.Unix(1_000_000, 0)
+	book := newEndpointBook(t.TempDir() + "/endpoints.json")
+	state := wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1")), LastHandshakeTime: now}
+	book.remember("weft0", []wgtypes.Peer{state}, now)
+	endpoint, err := book.first("weft0", peer, resolver, now)
+	require.NoError(t, err)
+	state = wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(endpoint)}
+
+	type turn struct {
+		endpoint string
+		held     time.Duration
+	}
+	turns, since := []turn{}, now
+	for range 30 {
+		now = now.Add(2 * time.Second)
+		endpoint, err := book.next("weft0", peer, state, resolver, now)
+		require.NoError(t, err)
+		if !endpoint.IsValid() {
+			continue
+		}
+		turns = append(turns, turn{state.Endpoint.String(), now.Sub(since)})
+		state.Endpoint, since = net.UDPAddrFromAddrPort(endpoint), now
+	}
+	require.Equal(t, []string{"192.0.2.1:1", "127.0.0.1:9", "192.0.2.2:2", "127.0.0.1:9", "192.0.2.1:1"},
+		[]string{turns[0].endpoint, turns[1].endpoint, turns[2].endpoint, turns[3].endpoint, turns[4].endpoint})
+	require.Less(t, turns[0].held, retry, "what was dialed at once makes room before both dial again")
+	for _, turn := range turns[1:] {
+		require.Greater(t, turn.held, retry)
+		require.Less(t, turn.held, patience)
+	}
+
+	state.Endpoint, state.LastHandshakeTime = net.UDPAddrFromAddrPort(netip.MustParseAddrPort("198.51.100.7:7")), now
+	for range 80 {
+		now = now.Add(2 * time.Second)
+		endpoint, err := book.next("weft0", peer, state, resolver, now)
+		require.NoError(t, err)
+		require.False(t, endpoint.IsValid(), "what works is never overwritten")
+	}
+}
+
 func TestEndpointThatDoesNotResolve(t *testing.T) {
 	book := newEndpointBook(t.TempDir() + "/endpoints.json")
 	resolver := newResolver(t.Context())

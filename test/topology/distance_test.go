@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,10 +12,11 @@ import (
 	"github.com/weft-fabric/weft/tools/wan"
 )
 
-// Two gateways hear of each other while a packet from one to the other would
-// still be under way. If both dialed, their initiations would cross and neither
-// handshake come about, as an end that answers gives up its own; both would try
-// again after 5 s (REKEY_TIMEOUT), and cross again.
+// Two gateways are so far apart that both would dial before either has heard the
+// other: when they hear of each other, and when both lose their WireGuard. If both
+// dialed, their initiations would cross and neither handshake come about, as an
+// end that answers gives up its own; both would try again after 5 s
+// (REKEY_TIMEOUT), and cross again.
 func TestFarApart(t *testing.T) {
 	const delay = 300 * time.Millisecond
 	a, b := newCluster(t, "a", 1, 1500), newCluster(t, "b", 2, 1500)
@@ -34,6 +36,32 @@ func TestFarApart(t *testing.T) {
 	took := time.Since(peered)
 	require.Greater(t, took, 2*delay, "the line is as long as it is meant to be")
 	t.Logf("both are up %.1f s after they heard of each other", took.Seconds())
+
+	gateways := []*node{a.gatewayNode(), b.gatewayNode()}
+	for _, n := range gateways {
+		n.eventually(t, "kept where it heard its peer", func() bool {
+			content, err := os.ReadFile(n.file("/var/lib/weft/endpoints.json"))
+			return err == nil && strings.Contains(string(content), ":")
+		})
+		n.wireguard.kill()
+	}
+	a.awaitDown(t, b)
+	b.awaitDown(t, a)
+	restarted := time.Now()
+	for _, n := range gateways {
+		n.startWireguard(t)
+	}
+	a.awaitUp(t)
+	b.awaitUp(t)
+	took = time.Since(restarted)
+	require.Greater(t, took, 2*delay)
+	t.Logf("both are up %.1f s after both tunnels were made anew", took.Seconds())
+}
+
+// awaitDown waits until no probe to the other cluster is answered.
+func (c *cluster) awaitDown(t *testing.T, other *cluster) {
+	t.Helper()
+	c.gatewayNode().awaitMetrics(t, 0, pathMetric("weft_path_up", other.id, other.id, tunnel{1, 1}))
 }
 
 // drawOut joins the routers of two clusters by a line with a delay each way.
