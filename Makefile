@@ -25,7 +25,9 @@ PACKAGES_BUILD := clang llvm libbpf-dev linux-libc-dev protobuf-compiler
 PACKAGES_LAB := etcd-server containerd runc containernetworking-plugins
 PACKAGES_NETWORK := iproute2 iptables nftables conntrack ethtool iputils-ping
 PACKAGES_TOOLS := git procps util-linux mount diffutils
-PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_LAB) $(PACKAGES_NETWORK) $(PACKAGES_TOOLS)
+# For nslookup in the test program's image: BusyBox is what its name says it is.
+PACKAGES_IMAGE := busybox-static
+PACKAGES := $(PACKAGES_BUILD) $(PACKAGES_LAB) $(PACKAGES_NETWORK) $(PACKAGES_TOOLS) $(PACKAGES_IMAGE)
 # The committed BPF objects come from this major version of clang (Debian 12).
 CLANG_VERSION := 14
 
@@ -50,7 +52,9 @@ build: ## build every program into bin/
 images: build ## pack the programs into out/weft.tar and out/traffic.tar
 	@$(GO) run ./tools/image -tag $(IMAGE) -output out/weft.tar \
 	  $(foreach p,$(IMAGE_PROGRAMS),bin/$(p)=/usr/local/bin/$(p))
-	@$(GO) run ./tools/image -tag $(TRAFFIC_IMAGE) -output out/traffic.tar -entrypoint /traffic bin/traffic=/traffic
+	@PACKAGES="$(PACKAGES_IMAGE)" bash tools/setup.sh
+	@$(GO) run ./tools/image -tag $(TRAFFIC_IMAGE) -output out/traffic.tar -entrypoint /traffic \
+	  bin/traffic=/traffic /bin/busybox=/bin/nslookup
 	@ls -l out/weft.tar out/traffic.tar
 
 .PHONY: chart

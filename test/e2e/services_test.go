@@ -16,7 +16,6 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/tools/demo/measure"
 	"github.com/weft-fabric/weft/tools/demo/testbed"
-	"github.com/weft-fabric/weft/tools/traffic/lookup"
 )
 
 const (
@@ -90,8 +89,8 @@ func (v *service) exported(t *testing.T) {
 func (v *service) resolves(t *testing.T, ctx context.Context) {
 	t.Helper()
 	for i, caller := range v.callers {
-		_, err := measure.AwaitLookup(ctx, caller.Host, serviceLimit, func(r lookup.Result) bool {
-			return slices.Equal(r.Records, []string{v.addresses[i].String()})
+		_, err := measure.AwaitNslookup(ctx, caller.Host, serviceLimit, func(n measure.Nslookup) bool {
+			return n.Resolved(v.addresses[i])
 		})
 		require.NoError(t, err)
 	}
@@ -306,7 +305,7 @@ func (v *service) unexported(t *testing.T) {
 	ctx := bounded(t, 2*time.Minute)
 	require.NoError(t, v.b.Unexport(ctx, testbed.ServiceName))
 	for _, caller := range v.callers {
-		_, err := measure.AwaitLookup(ctx, caller.Host, serviceLimit, func(r lookup.Result) bool { return r.Code == "NXDOMAIN" })
+		_, err := measure.AwaitNslookup(ctx, caller.Host, serviceLimit, measure.Nslookup.Unknown)
 		require.NoError(t, err)
 	}
 	require.NoError(t, v.shared.Withdrawn(ctx, serviceLimit))

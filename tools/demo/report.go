@@ -75,8 +75,8 @@ type report struct {
 	TCPBytes    int64   `json:"tcp_bytes_verified"`
 	TCPSilence  float64 `json:"tcp_longest_silence_ms"`
 
-	// A service of b. DNSOK: its name resolved in pods of a and c, also while b was
-	// cut off, and no longer once it was not exported.
+	// A service of b. DNSOK: nslookup in pods of a and c gave its address, also while
+	// b was cut off, and that there is no such name once it was not exported.
 	DNSOK bool `json:"dns_ok"`
 	// ServiceCalls are new connections to the name, of which ServiceAnswered were
 	// answered. OK: all were, and each backend was used; SourceOK: the servers saw

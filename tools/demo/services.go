@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,7 +11,6 @@ import (
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/tools/demo/measure"
 	"github.com/weft-fabric/weft/tools/demo/testbed"
-	"github.com/weft-fabric/weft/tools/traffic/lookup"
 )
 
 const (
@@ -105,19 +103,20 @@ func (s *services) imported(ctx context.Context) error {
 	return err
 }
 
-// resolve looks the name up where it is used.
+// resolve looks the name up where it is used, as a user would.
 func (s *services) resolve(ctx context.Context) error {
-	return s.lookups(ctx, "", func(i int) func(lookup.Result) bool {
-		want := []string{s.addresses[i].String()}
-		return func(r lookup.Result) bool { return r.Code == "NOERROR" && slices.Equal(r.Records, want) }
-	})
+	return s.lookups(ctx, "", s.known)
 }
+
+// known is right of a name that has the service's address at a caller, and no
+// other.
+func (s *services) known(caller int, n measure.Nslookup) bool { return n.Resolved(s.addresses[caller]) }
 
 // lookups judges the name's answers at each caller; a wrong one is what the report
 // tells, not an error.
-func (s *services) lookups(ctx context.Context, when string, right func(caller int) func(lookup.Result) bool) error {
+func (s *services) lookups(ctx context.Context, when string, right func(caller int, n measure.Nslookup) bool) error {
 	for i, caller := range s.callers {
-		answer, err := measure.AwaitLookup(ctx, caller.Host, forgetLimit, right(i))
+		answer, err := measure.AwaitNslookup(ctx, caller.Host, forgetLimit, func(n measure.Nslookup) bool { return right(i, n) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -126,7 +125,7 @@ func (s *services) lookups(ctx context.Context, when string, right func(caller i
 			s.report.DNSOK = false
 			continue
 		}
-		s.say("traffic lookup %s in a pod on %s%s: %s %v from %s", testbed.ServiceDomain, caller.Node, when, answer.Code, answer.Records, answer.Server)
+		s.say("nslookup %s in a pod on %s%s: %s", testbed.ServiceDomain, caller.Node, when, answer)
 	}
 	return nil
 }
@@ -228,9 +227,7 @@ func (s *services) cut(ctx context.Context) error {
 	}
 	s.report.WithdrawSeconds = time.Since(start).Seconds()
 	s.say("after %.1f s no slice of a and c has an endpoint of b", s.report.WithdrawSeconds)
-	return s.lookups(ctx, " meanwhile", func(i int) func(lookup.Result) bool {
-		return func(r lookup.Result) bool { return slices.Equal(r.Records, []string{s.addresses[i].String()}) }
-	})
+	return s.lookups(ctx, " meanwhile", s.known)
 }
 
 func (s *services) heal(ctx context.Context) error {
@@ -258,9 +255,7 @@ func (s *services) unexport(ctx context.Context) error {
 	if err := s.b.Unexport(ctx, testbed.ServiceName); err != nil {
 		return err
 	}
-	err := s.lookups(ctx, "", func(int) func(lookup.Result) bool {
-		return func(r lookup.Result) bool { return r.Code == "NXDOMAIN" }
-	})
+	err := s.lookups(ctx, "", func(_ int, n measure.Nslookup) bool { return n.Unknown() })
 	s.report.ForgetSeconds = time.Since(start).Seconds()
 	return err
 }

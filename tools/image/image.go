@@ -48,7 +48,7 @@ func Build(files []File, entrypoint string) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config.Env = []string{"PATH=/usr/local/bin:/"}
+	config.Config.Env = []string{"PATH=/usr/local/bin:/bin:/"}
 	if entrypoint != "" {
 		config.Config.Entrypoint = []string{entrypoint}
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/weft-fabric/weft/tools/demo/testbed"
 	"github.com/weft-fabric/weft/tools/traffic/calls"
 	"github.com/weft-fabric/weft/tools/traffic/control"
@@ -24,24 +22,6 @@ func Lookup(ctx context.Context, from testbed.Host, name string) (lookup.Result,
 		return result, fmt.Errorf("look %s up: %w", name, err)
 	}
 	return result, nil
-}
-
-// AwaitLookup looks the service's name up again and again until met, and returns
-// the last answer.
-func AwaitLookup(ctx context.Context, from testbed.Host, limit time.Duration, met func(lookup.Result) bool) (lookup.Result, error) {
-	var last lookup.Result
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		result, err := Lookup(ctx, from, testbed.ServiceDomain)
-		if err != nil {
-			return false, nil
-		}
-		last = result
-		return met(last), nil
-	})
-	if err != nil {
-		return last, fmt.Errorf("wait %s for %s to resolve as it should in %s: the last answer was %s %v from %s", limit, testbed.ServiceDomain, from, last.Code, last.Records, last.Server)
-	}
-	return last, nil
 }
 
 // Caller is a host with its address as the servers of a service should see it.

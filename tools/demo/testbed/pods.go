@@ -51,6 +51,14 @@ func (c *Cluster) StartPods(ctx context.Context, gateways, plain []string, limit
 
 func podName(node string) string { return "traffic-" + node }
 
+// Exec runs a program in the pod by the API server, as `kubectl exec` does, and
+// returns its standard output, also with an error.
+func (h Host) Exec(ctx context.Context, args ...string) ([]byte, error) {
+	lab := h.Cluster.lab
+	exec := append([]string{"kubectl", h.Cluster.Name, "exec", "--namespace", TrafficNamespace, podName(h.Node), "--"}, args...)
+	return output(ctx, nil, lab.Program("lab"), exec...)
+}
+
 func trafficPod(node string) *corev1.Pod {
 	grace := int64(0)
 	return &corev1.Pod{
