@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -175,6 +176,18 @@ func TestRenderLetsDNSReadImportsAlone(t *testing.T) {
 	require.Equal(t, 1, bound)
 }
 
+// silence is the longest time until a probe has failed because nobody answers.
+func silence(probe *corev1.Probe) time.Duration {
+	failures, timeout := probe.FailureThreshold, probe.TimeoutSeconds
+	if failures == 0 {
+		failures = 3
+	}
+	if timeout == 0 {
+		timeout = 1
+	}
+	return time.Duration(failures*max(probe.PeriodSeconds, timeout)+probe.PeriodSeconds) * time.Second
+}
+
 // The Service leads to the pods' ports, on both transports; the pods may share a
 // node but prefer not to, and have the time that they take to end.
 func TestRenderServesDNS(t *testing.T) {
@@ -197,6 +210,9 @@ func TestRenderServesDNS(t *testing.T) {
 		require.Equal(t, path, probe.HTTPGet.Path)
 		require.EqualValues(t, 8081, ports[probe.HTTPGet.Port.String()].ContainerPort)
 	}
+	require.LessOrEqual(t, silence(container.ReadinessProbe), 4*time.Second, "until a hung one is asked no more")
+	require.LessOrEqual(t, silence(container.LivenessProbe), 25*time.Second, "until a hung one is restarted")
+	require.EqualValues(t, 1, *container.LivenessProbe.TerminationGracePeriodSeconds)
 
 	var service corev1.Service
 	convert(t, find(t, m, "Service", "weft-dns"), &service)

@@ -74,7 +74,10 @@ const written = `# BEGIN weft CHECKSUM
 # Written by ` + "`weftctl dns enable`, removed by `weftctl dns disable`" + `.
 clusterset.local:53 {
     errors
-    cache 5
+    cache 5 {
+        servfail 1s
+        serve_stale 1h verify
+    }
     forward . 10.96.1.2
 }
 # END weft
@@ -84,14 +87,14 @@ clusterset.local:53 {
 // checksum, as an administrator's shell would compute it, filled in.
 func expected(text, sum string) string { return strings.Replace(text, "CHECKSUM", sum, 1) }
 
-// The first 12 digits of sha256sum over the six lines between the marks.
-const blockSum = "c35583394c81"
+// The first 12 digits of sha256sum over the nine lines between the marks.
+const blockSum = "d09284e9c309"
 
 // Realistic Corefiles: the block comes in front, for the port and addresses where
 // the cluster's questions come in; nothing else changes.
 func TestEnable(t *testing.T) {
 	for name, c := range map[string]struct{ text, inBlock string }{
-		"kubeadm":       {kubeadm, "clusterset.local:53 {\n    errors\n    cache 5\n    forward . 10.96.1.2\n}\n"},
+		"kubeadm":       {kubeadm, "clusterset.local:53 {\n    errors\n    cache 5 {\n        servfail 1s\n        serve_stale 1h verify\n    }\n    forward . 10.96.1.2\n}\n"},
 		"stub domains":  {stubs, "clusterset.local:53 {\n    errors\n"},
 		"default port":  {". {\n kubernetes cluster.local\n forward . 8.8.8.8\n}", "\nclusterset.local {\n"},
 		"other port":    {"dns://.:5353 {\n kubernetes cluster.local\n}\ntls://.:853 {\n forward . 8.8.8.8\n}\n", "\nclusterset.local:5353 {\n"},
@@ -174,7 +177,7 @@ func TestNewServer(t *testing.T) {
 // that is asked for.
 func TestEdited(t *testing.T) {
 	for name, edit := range map[string]func(string) string{
-		"a plugin":       func(s string) string { return strings.Replace(s, "cache 5\n", "cache 5\n    log\n", 1) },
+		"a plugin":       func(s string) string { return strings.Replace(s, "    errors\n", "    errors\n    log\n", 1) },
 		"another block":  func(s string) string { return strings.Replace(s, endMark, "a.example {\n whoami\n}\n"+endMark, 1) },
 		"no checksum":    func(s string) string { return strings.Replace(s, beginMark+" "+blockSum, beginMark, 1) },
 		"a broken block": func(s string) string { return strings.Replace(s, "}\n"+endMark, endMark, 1) },
@@ -241,7 +244,7 @@ func TestUnusable(t *testing.T) {
 		"bind with braces":  {".:53 {\n bind eth0 {\n  except 10.0.0.1\n }\n}\n", "line 2"},
 		"block without end": {beginMark + " x\nclusterset.local {\n}\n" + kubeadm, "line 1"},
 		"end alone":         {kubeadm + endMark + "\n", "line 24"},
-		"two blocks":        {expected(written, blockSum) + expected(written, blockSum) + kubeadm, "line 9"},
+		"two blocks":        {expected(written, blockSum) + expected(written, blockSum) + kubeadm, "line 12"},
 		"inside another":    {".:53 {\n" + expected(written, blockSum) + " kubernetes cluster.local\n}\n", "inside another one"},
 	} {
 		t.Run(name, func(t *testing.T) {
