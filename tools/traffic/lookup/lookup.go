@@ -28,7 +28,7 @@ type Request struct {
 // Result is what came of it. That there is no such name is a result as well.
 type Result struct {
 	// Name that the answer is about: of those that were tried, the first with
-	// records, else the last.
+	// records, else the first that no server could tell about, else the last.
 	Name string `json:"name"`
 	// Server that answered, host and port.
 	Server string `json:"server"`
@@ -68,13 +68,23 @@ func run(ctx context.Context, config *dns.ClientConfig, req Request) (Result, er
 		if err != nil {
 			return Result{}, fmt.Errorf("resolve %s: %w", name, err)
 		}
-		result = Result{Name: name, Server: server, Code: dns.RcodeToString[reply.Rcode], Records: records(reply, kind)}
+		one := Result{Name: name, Server: server, Code: dns.RcodeToString[reply.Rcode], Records: records(reply, kind)}
+		// That the search list does not have it says nothing about a name that is not
+		// known to be missing.
+		if len(one.Records) > 0 || !result.failed() {
+			result = one
+		}
 		if len(result.Records) > 0 {
 			break
 		}
 	}
 	result.Milliseconds = float64(time.Since(start).Microseconds()) / 1000
 	return result, nil
+}
+
+// failed says whether it is not known if the name exists.
+func (r Result) failed() bool {
+	return r.Code != "" && r.Code != dns.RcodeToString[dns.RcodeSuccess] && r.Code != dns.RcodeToString[dns.RcodeNameError]
 }
 
 // ask tries the servers in turn, as often as the configuration says; a truncated

@@ -57,6 +57,8 @@ func (s *server) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
 		}
 	case name == "_echo._tcp.echo.demo.svc.clusterset.local.":
 		add(name + " 5 IN SRV 0 1 7000 echo.demo.svc.clusterset.local.")
+	case name == "hung.echo.demo.svc.clusterset.local.":
+		reply.Rcode = dns.RcodeServerFailure
 	case name != "echo.demo.svc.clusterset.local.":
 		reply.Rcode = dns.RcodeNameError
 	}
@@ -89,6 +91,18 @@ func TestNoSuchName(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "NXDOMAIN", got.Code)
 	require.Empty(t, got.Records)
+}
+
+// A name of so many dots is tried as it is at first. That no server could tell is
+// not made into "no such name" by the search list.
+func TestServersThatFail(t *testing.T) {
+	s := serve(t)
+	got, err := run(t.Context(), s.config, Request{Name: "hung.echo.demo.svc.clusterset.local"})
+	require.NoError(t, err)
+	require.Equal(t, "hung.echo.demo.svc.clusterset.local.", s.asked[0])
+	require.Len(t, s.asked, 3)
+	require.Equal(t, "hung.echo.demo.svc.clusterset.local.", got.Name)
+	require.Equal(t, "SERVFAIL", got.Code)
 }
 
 func TestWhatCannotBeAsked(t *testing.T) {
