@@ -53,6 +53,7 @@ func TestHubAndDirectLink(t *testing.T) {
 	step(t, "service scaled", v.scaled)
 	step(t, "wrong exports", v.wrongExports)
 	step(t, "service stays", v.stays)
+	step(t, "names stay", v.hung)
 	step(t, "exporter cut off", v.exporterCutOff)
 	step(t, "service not exported any more", v.unexported)
 }

@@ -201,7 +201,7 @@ spec: {selector: {no: pod}, ports: [{name: echo, port: 7999}]}
 func (v *service) stays(t *testing.T) {
 	ctx := bounded(t, 8*time.Minute)
 	since := time.Now()
-	finish := v.callOn(ctx)
+	called := v.callOn(ctx, v.callName)
 	v.stopControllers(t, ctx)
 	for _, c := range []*testbed.Cluster{v.a, v.c} {
 		replicas, err := c.Processes(ctx, testbed.DNS, "")
@@ -215,13 +215,7 @@ func (v *service) stays(t *testing.T) {
 	wait(t, ctx, outage)
 	require.NoError(t, v.lab.StartAPIServer(ctx, "b"))
 	require.NoError(t, v.b.Leads(ctx, time.Now(), 3*time.Minute))
-	reports, err := finish()
-	require.NoError(t, err)
-	for _, r := range reports {
-		t.Log(r)
-		require.Equal(t, r.Calls, r.Answered, r.String())
-		require.True(t, r.OK() && r.SourceOK(), r.String())
-	}
+	v.allAnswered(t, called)
 	require.NoError(t, v.shared.Kept(ctx, since, v.backends))
 	v.resolves(t, ctx)
 }
@@ -250,16 +244,26 @@ func (v *service) stopControllers(t *testing.T, ctx context.Context) {
 	t.Logf("%s controllers lead again", clock(time.Now()))
 }
 
+// callName and callAddress call the service as the caller i does, by its name or,
+// without a look-up, by its address.
+func (v *service) callName(ctx context.Context, i int) (measure.CallReport, error) {
+	return v.callers[i].Call(ctx, v.backends, steadyCalls)
+}
+
+func (v *service) callAddress(ctx context.Context, i int) (measure.CallReport, error) {
+	return v.callers[i].CallAt(ctx, v.addresses[i].String(), v.backends, steadyCalls)
+}
+
 // callOn calls the service again and again until finish, which sums up the calls
 // of each caller.
-func (v *service) callOn(ctx context.Context) (finish func() ([]measure.CallReport, error)) {
+func (v *service) callOn(ctx context.Context, call func(ctx context.Context, i int) (measure.CallReport, error)) (finish func() ([]measure.CallReport, error)) {
 	stop := make(chan struct{})
 	sums := make([]measure.CallReport, len(v.callers))
 	var group errgroup.Group
-	for i, caller := range v.callers {
+	for i := range v.callers {
 		group.Go(func() error {
 			for {
-				report, err := caller.Call(ctx, v.backends, steadyCalls)
+				report, err := call(ctx, i)
 				if err != nil {
 					return err
 				}
@@ -276,6 +280,18 @@ func (v *service) callOn(ctx context.Context) (finish func() ([]measure.CallRepo
 		close(stop)
 		err := group.Wait()
 		return sums, err
+	}
+}
+
+// allAnswered ends calls, and requires that each was answered.
+func (v *service) allAnswered(t *testing.T, finish func() ([]measure.CallReport, error)) {
+	t.Helper()
+	reports, err := finish()
+	require.NoError(t, err)
+	for _, r := range reports {
+		t.Log(r)
+		require.Equal(t, r.Calls, r.Answered, r.String())
+		require.True(t, r.OK() && r.SourceOK(), r.String())
 	}
 }
 

@@ -12,17 +12,7 @@ import (
 	"github.com/weft-fabric/weft/tools/demo/testbed"
 	"github.com/weft-fabric/weft/tools/traffic/calls"
 	"github.com/weft-fabric/weft/tools/traffic/control"
-	"github.com/weft-fabric/weft/tools/traffic/lookup"
 )
-
-// Lookup resolves a name in a pod, as programs there do.
-func Lookup(ctx context.Context, from testbed.Host, name string) (lookup.Result, error) {
-	result, err := testbed.Call[lookup.Result](ctx, from, control.PathLookup, lookup.Request{Name: name})
-	if err != nil {
-		return result, fmt.Errorf("look %s up: %w", name, err)
-	}
-	return result, nil
-}
 
 // Caller is a host with its address as the servers of a service should see it.
 type Caller struct {
@@ -39,8 +29,13 @@ func NewCaller(ctx context.Context, host testbed.Host, exporter *testbed.Cluster
 // Call opens new TCP connections to the service's name; backends are the servers'
 // own addresses.
 func (c Caller) Call(ctx context.Context, backends []netip.Addr, count int) (CallReport, error) {
+	return c.CallAt(ctx, testbed.ServiceDomain, backends, count)
+}
+
+// CallAt is Call where the service is known by another name, or by its address.
+func (c Caller) CallAt(ctx context.Context, service string, backends []netip.Addr, count int) (CallReport, error) {
 	report := CallReport{Caller: c, Backends: backends}
-	target := fmt.Sprintf("%s:%d", testbed.ServiceDomain, control.DefaultBasePort+control.EchoOffset)
+	target := fmt.Sprintf("%s:%d", service, control.DefaultBasePort+control.EchoOffset)
 	var err error
 	report.Result, err = testbed.Call[calls.Result](ctx, c.Host, control.PathCalls, calls.Request{Target: target, Count: count, Parallel: 40})
 	if err != nil {

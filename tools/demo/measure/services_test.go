@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/weft-fabric/weft/tools/demo/testbed"
 	"github.com/weft-fabric/weft/tools/traffic/calls"
+	"github.com/weft-fabric/weft/tools/traffic/lookup"
 )
 
 // All is well only if all calls were answered, by each backend and nobody else,
@@ -57,4 +59,24 @@ func TestCallReport(t *testing.T) {
 	require.True(t, sum.OK() && sum.SourceOK())
 	require.Equal(t, 200, sum.Answered)
 	require.Equal(t, 80, sum.Servers["10.244.1.5"])
+}
+
+func TestLookedUpJudged(t *testing.T) {
+	want := netip.MustParseAddr("10.96.0.1")
+	answer := func(code string, records ...string) LookedUp {
+		return LookedUp{Result: lookup.Result{Code: code, Records: records}}
+	}
+	right := answer("NOERROR", "10.96.0.1")
+	require.True(t, right.Resolved(want))
+	require.False(t, right.Failed())
+	for name, wrong := range map[string]LookedUp{
+		"other": answer("NOERROR", "10.96.0.2"), "more": answer("NOERROR", "10.96.0.1", "10.96.0.2"), "none": answer("NOERROR"), "no such name": answer("NXDOMAIN"),
+	} {
+		require.False(t, wrong.Resolved(want), name)
+		require.False(t, wrong.Failed(), name)
+	}
+	for name, failed := range map[string]LookedUp{"told so": answer("SERVFAIL"), "not answered": {Err: errors.New("timeout")}} {
+		require.False(t, failed.Resolved(want), name)
+		require.True(t, failed.Failed(), name)
+	}
 }

@@ -44,6 +44,15 @@ func (p Process) Kill() error {
 	return nil
 }
 
+// Hang stops the process and leaves it there, with its sockets: what comes in for
+// it gets neither an answer nor an error.
+func (p Process) Hang() error {
+	if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop %s: %w", p, err)
+	}
+	return nil
+}
+
 // Processes finds the running processes of a workload, sorted by node; node
 // may be empty for all.
 func (c *Cluster) Processes(ctx context.Context, workload, node string) ([]Process, error) {
@@ -109,6 +118,12 @@ func (c *Cluster) Replace(ctx context.Context, workload string, old Process, lim
 	if err := old.Kill(); err != nil {
 		return Process{}, err
 	}
+	return c.AwaitReplaced(ctx, workload, old, limit)
+}
+
+// AwaitReplaced waits until a workload runs in another process in place of an old
+// one, on the same node, and returns that.
+func (c *Cluster) AwaitReplaced(ctx context.Context, workload string, old Process, limit time.Duration) (Process, error) {
 	var fresh Process
 	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
 		processes, err := c.Processes(ctx, workload, old.Node)
@@ -127,6 +142,29 @@ func (c *Cluster) Replace(ctx context.Context, workload string, old Process, lim
 		return Process{}, fmt.Errorf("wait %s for another process in place of %s: %w", limit, old, err)
 	}
 	return fresh, nil
+}
+
+// AwaitReady waits until so many pods of a workload are ready, no more and no
+// fewer: a Service sends to those.
+func (c *Cluster) AwaitReady(ctx context.Context, workload string, count int, limit time.Duration) error {
+	ready := 0
+	err := wait.PollUntilContextTimeout(ctx, poll, limit, true, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/name": workload}); err != nil {
+			return false, nil
+		}
+		ready = 0
+		for i := range pods.Items {
+			if podReady(&pods.Items[i]) {
+				ready++
+			}
+		}
+		return ready == count, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait %s for %d pods of %s in cluster %s to be ready: %d are", limit, count, workload, c.Name, ready)
+	}
+	return nil
 }
 
 // Leads waits until the controller has renewed its Lease after a time: only
