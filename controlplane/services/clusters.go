@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
+	"github.com/weft-fabric/weft/controlplane/measure"
 	"github.com/weft-fabric/weft/controlplane/peering"
 )
 
@@ -24,19 +26,44 @@ const (
 	ReachDown
 )
 
-// Reached reads it off a ForeignCluster. Down is what probes have found, or the
-// cluster has said; all else that keeps it from being connected is no finding of
-// that kind: an agent that cannot be read or has just begun, a missing channel.
-func Reached(fc *v1alpha1.ForeignCluster) Reach {
+// settled is how long probes have to go unanswered before that counts: two looks
+// at what the agents measure. A client would be refused for that long, where its
+// packets are but sent again, if endpoints left for each moment of silence.
+const settled = 2 * measure.Interval
+
+// Reached reads it off a ForeignCluster. Down is what probes have found for a
+// while, or the cluster has said; all else that keeps it from being connected is
+// no finding of that kind: an agent that cannot be read or has just begun, a
+// missing channel.
+func Reached(fc *v1alpha1.ForeignCluster, now time.Time) Reach {
 	c := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionConnected)
 	switch {
 	case c == nil:
 	case c.Status == metav1.ConditionTrue:
 		return ReachUp
-	case c.Status == metav1.ConditionFalse && (c.Reason == peering.ReasonLinksDown || c.Reason == peering.ReasonPeerLeft):
+	case c.Status == metav1.ConditionFalse && c.Reason == peering.ReasonPeerLeft,
+		isDown(c) && settling(fc, now) == 0:
 		return ReachDown
 	}
 	return ReachUnknown
+}
+
+func isDown(c *metav1.Condition) bool {
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == peering.ReasonLinksDown
+}
+
+// settling is how long it takes until unanswered probes count, 0 if they do, or if
+// there are none.
+func settling(fc *v1alpha1.ForeignCluster, now time.Time) time.Duration {
+	c := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionConnected)
+	if !isDown(c) {
+		return 0
+	}
+	since := now.Sub(c.LastTransitionTime.Time)
+	if since < 0 { // the clock was set back
+		return 0
+	}
+	return max(0, settled-since)
 }
 
 // counted lists the foreign clusters that services are exchanged with, by name: of

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -30,7 +31,7 @@ type Importer struct {
 	Self     v1alpha1.Identity
 	Channels Channels
 	// Reach of a foreign cluster. What it does not know stands as it was.
-	Reach func(*v1alpha1.ForeignCluster) Reach
+	Reach func(*v1alpha1.ForeignCluster, time.Time) Reach
 	// Again asks for a turn.
 	Again func(types.NamespacedName)
 	// Report asks for one of a ForeignCluster, soon.
@@ -46,36 +47,45 @@ type Importer struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Importer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	return turn.Settle(ctrl.Result{}, r.reconcile(ctx, request.NamespacedName))
+	return turn.Settle(r.reconcile(ctx, request.NamespacedName))
 }
 
-func (r *Importer) reconcile(ctx context.Context, name types.NamespacedName) error {
+func (r *Importer) reconcile(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	if !r.book.isKnown() {
-		return nil // the exporter asks for all once it is
+		return ctrl.Result{}, nil // the exporter asks for all once it is
 	}
 	switch {
 	case name.Name == "":
 		return r.all(ctx)
 	case name.Namespace == "":
-		return r.report(ctx, name.Name)
+		return ctrl.Result{}, r.report(ctx, name.Name)
 	}
 	config, err := fabric(ctx, r.Client)
 	if err != nil || config == nil {
-		return err
+		return ctrl.Result{}, err
 	}
-	return r.one(ctx, config, name)
+	return ctrl.Result{}, r.one(ctx, config, name)
 }
 
-// all asks for a turn of every service that there is or should be.
-func (r *Importer) all(ctx context.Context) error {
+// all asks for a turn of every service that there is or should be, and for another
+// of all once it is certain which clusters are reached.
+func (r *Importer) all(ctx context.Context) (ctrl.Result, error) {
 	names, err := r.Names(ctx)
 	if err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
 	for name := range names {
 		r.Again(name)
 	}
-	return nil
+	clusters, err := counted(ctx, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var again ctrl.Result
+	for i := range clusters {
+		again.RequeueAfter = max(again.RequeueAfter, settling(&clusters[i], time.Now()))
+	}
+	return again, nil
 }
 
 // Names returns the services that there are or should be here.
@@ -204,7 +214,7 @@ func neighborOf(fc *v1alpha1.ForeignCluster, neighbors []v1alpha1.Neighbor) *v1a
 
 // reach returns the last finding about a cluster.
 func (r *Importer) reach(fc *v1alpha1.ForeignCluster) Reach {
-	found := r.Reach(fc)
+	found := r.Reach(fc, time.Now())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reached == nil {

@@ -328,7 +328,7 @@ func standingOf(object client.Object) any {
 	if !ok {
 		return nil
 	}
-	return standing{policy{counts(fc), fc.Spec.Access.Services}, fc.Status.ClusterID, Reached(fc)}
+	return standing{policy{counts(fc), fc.Spec.Access.Services}, fc.Status.ClusterID, Reached(fc, time.Now())}
 }
 
 func networksOf(object client.Object) any {

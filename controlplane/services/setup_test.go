@@ -1,8 +1,10 @@
 package services
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/weft-fabric/weft/apis/net/v1alpha1"
 	"github.com/weft-fabric/weft/controlplane/channel"
@@ -43,15 +46,50 @@ func TestReached(t *testing.T) {
 		{metav1.ConditionFalse, "FabricNotReady", ReachUnknown},
 		{metav1.ConditionUnknown, "MeasurementsUnreadable", ReachUnknown},
 	} {
-		require.Equal(t, test.reach, Reached(connectedAs(test.status, test.reason)), test.reason)
+		require.Equal(t, test.reach, Reached(connectedAs(test.status, test.reason), time.Now()), test.reason)
 	}
-	require.Equal(t, ReachUnknown, Reached(&v1alpha1.ForeignCluster{}))
+	require.Equal(t, ReachUnknown, Reached(&v1alpha1.ForeignCluster{}, time.Now()))
 	// What is not known stands as it was.
 	r := &Importer{Reach: Reached}
 	down, unread := connectedAs(metav1.ConditionFalse, "LinksDown"), connectedAs(metav1.ConditionUnknown, "MeasurementsUnreadable")
 	require.Equal(t, ReachUnknown, r.reach(unread))
 	require.Equal(t, ReachDown, r.reach(down))
 	require.Equal(t, ReachDown, r.reach(unread))
+}
+
+// silent peers have said nothing.
+type silent struct{ Channels }
+
+func (silent) Services(v1alpha1.Identity) []types.NamespacedName { return nil }
+
+// A moment without answers takes no endpoint away, and is looked at again when it
+// would be more than that.
+func TestSettling(t *testing.T) {
+	since := time.Unix(1_000_000, 0)
+	down := connectedAs(metav1.ConditionFalse, "LinksDown")
+	down.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since)
+	require.Equal(t, ReachUnknown, Reached(down, since))
+	require.Equal(t, ReachUnknown, Reached(down, since.Add(settled-time.Millisecond)))
+	require.Equal(t, time.Millisecond, settling(down, since.Add(settled-time.Millisecond)))
+	require.Equal(t, ReachDown, Reached(down, since.Add(settled)))
+	require.Zero(t, settling(down, since.Add(settled)))
+	require.Equal(t, ReachDown, Reached(down, since.Add(-time.Hour)), "the clock was set back")
+	left := down.DeepCopy()
+	left.Status.Conditions[0].Reason = "PeerLeft"
+	require.Equal(t, ReachDown, Reached(left, since), "what the cluster has said is certain")
+
+	down.Name, down.Spec.Identity = "b", v1alpha1.Identity(strings.Repeat("b", 64))
+	down.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(v1alpha1.AddToScheme(scheme), mcsv1beta1.AddToScheme(scheme)))
+	r := &Importer{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(down).Build(),
+		Reach:  Reached, Channels: silent{}, book: &book{known: true}, Again: func(types.NamespacedName) {},
+	}
+	result, err := r.reconcile(t.Context(), types.NamespacedName{})
+	require.NoError(t, err)
+	require.Positive(t, result.RequeueAfter)
+	require.LessOrEqual(t, result.RequeueAfter, settled)
 }
 
 // Of all that is watched, what matters to services asks for a turn, and the rest,
