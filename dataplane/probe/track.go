@@ -39,6 +39,12 @@ const (
 	// maxTimeout is also the age from which an answer says nothing any more:
 	// WireGuard holds packets back while it waits for a handshake.
 	maxTimeout = 2 * time.Second
+	// A prober that does not get the processor in time shares it with a WireGuard
+	// that does not either. It gives the probes on their way as much longer as it was
+	// late, and no more than maxGrace each, so that a dead path is found on a machine
+	// that is always busy as well. Less than minLate is ordinary.
+	minLate  = 5 * time.Millisecond
+	maxGrace = 300 * time.Millisecond
 )
 
 // pace of a track's probes.
@@ -59,7 +65,8 @@ const (
 type sentProbe struct {
 	sequence uint32
 	at       time.Time
-	length   int // in bytes at layer 3
+	grace    time.Duration // on top of the timeout
+	length   int           // in bytes at layer 3
 	outcome  outcome
 }
 
@@ -145,11 +152,25 @@ func (t *track) wakeup() time.Time {
 	at := t.next
 	t.skipDecided()
 	if t.oldest != t.sequence {
-		if expiry := t.ring[t.oldest%ringSize].at.Add(t.timeout()); expiry.Before(at) {
+		if expiry := t.expiry(&t.ring[t.oldest%ringSize]); expiry.Before(at) {
 			at = expiry
 		}
 	}
 	return at
+}
+
+// expiry is when a probe counts as missed.
+func (t *track) expiry(slot *sentProbe) time.Time { return slot.at.Add(t.timeout() + slot.grace) }
+
+// excuse gives the probes on their way longer, because the prober is late.
+func (t *track) excuse(late time.Duration) {
+	if late < minLate {
+		return
+	}
+	for sequence := t.oldest; sequence != t.sequence; sequence++ {
+		slot := &t.ring[sequence%ringSize]
+		slot.grace = min(slot.grace+late, maxGrace)
+	}
 }
 
 // expire counts the probes that are overdue as missed. It must run only after
@@ -158,7 +179,7 @@ func (t *track) expire(now time.Time) bool {
 	before := t.state
 	for t.skipDecided(); t.oldest != t.sequence; t.skipDecided() {
 		slot := &t.ring[t.oldest%ringSize]
-		if slot.at.Add(t.timeout()).After(now) {
+		if t.expiry(slot).After(now) {
 			break
 		}
 		t.miss(slot, now)

@@ -280,6 +280,40 @@ func TestFasterPaceActsAtOnce(t *testing.T) {
 	require.Greater(t, p.sequence, sequence)
 }
 
+// A busy machine lets the prober run every 60 ms only, and so the tunnels at both
+// ends, which answers have to pass several times. The path stays up. A path that
+// dies on such a machine is still found.
+func TestLateProber(t *testing.T) {
+	const trip, period = 20 * time.Millisecond, 60 * time.Millisecond
+	for phase := time.Duration(0); phase < 100; phase += 7 {
+		p := newPath(constant(trip))
+		p.run(10*time.Second+phase*time.Millisecond, never)
+		p.delay = constant(trip + 6*period)
+		p.runLate(period, 2*time.Second)
+		require.Equal(t, v1alpha1.PathUp, p.state, "phase %d", phase)
+
+		p.delay = constant(-1)
+		clear(p.arrives)
+		took := p.runLate(period, 5*time.Second)
+		require.Equal(t, v1alpha1.PathDown, p.state, "phase %d", phase)
+		require.Less(t, took, 1500*time.Millisecond)
+	}
+}
+
+// runLate runs like run, but only at the end of each period, until the path is
+// down or the time is over; it returns the time that passed.
+func (p *path) runLate(period, limit time.Duration) time.Duration {
+	start := p.now
+	for p.now.Sub(start) < limit && p.state != v1alpha1.PathDown {
+		next := p.now.Add(period)
+		late := next.Sub(p.wakeup())
+		p.now = next
+		p.excuse(late)
+		p.run(time.Millisecond, never)
+	}
+	return p.now.Sub(start)
+}
+
 func TestProbesBeforeThePathAreNoLoss(t *testing.T) {
 	p := newPath(constant(-1))
 	p.run(950*time.Millisecond, never)

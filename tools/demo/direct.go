@@ -118,6 +118,11 @@ func (d *demo) introduce(ctx context.Context, journey *measure.Journey) error {
 	if err := pause(ctx, calm); err != nil {
 		return err
 	}
+	// A machine on which all this starts may have been too busy for a moment to
+	// answer probes; what follows is about the direct link.
+	if err := d.both(ctx, "", stepLimit); err != nil {
+		return err
+	}
 	stage, err := d.stage(ctx, journey, "switch to the direct link")
 	d.report.SwitchLost = stage.Lost()
 	return err
