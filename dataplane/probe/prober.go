@@ -45,6 +45,7 @@ type Prober struct {
 
 	mu      sync.Mutex
 	targets map[key]*measured
+	lag     lag
 	sockets map[string]*socket
 	wake    int // eventfd while running, else -1
 }
@@ -90,7 +91,7 @@ func (p *Prober) SetTargets(paths []PathTarget, nodes []NodeTarget) {
 			m.track, m.outerFragments, m.reach = old.track, old.outerFragments, old.reach
 			m.setPace(pace, now)
 		} else {
-			m.track = newTrack(pace, now)
+			m.track = newTrack(pace, &p.lag, now)
 		}
 	}
 	p.targets = wanted
@@ -150,15 +151,13 @@ func (p *Prober) Run(ctx context.Context) error {
 		p.notifyLoop()
 	})
 	defer p.closeAll(stop)
-	var late time.Duration
 	for ctx.Err() == nil {
-		files, until := p.turn(late)
+		files, until := p.turn()
 		files = append(files, unix.PollFd{Fd: int32(wake), Events: unix.POLLIN})
 		wait := unix.NsecToTimespec(max(0, time.Until(until)).Nanoseconds())
 		if _, err := unix.Ppoll(files, &wait, nil); err != nil && err != unix.EINTR {
 			return fmt.Errorf("wait for probes: %w", err)
 		}
-		late = time.Since(until)
 		var counter [8]byte
 		_, _ = unix.Read(wake, counter[:])
 	}
@@ -176,9 +175,8 @@ func (p *Prober) closeAll(stop func() bool) {
 	}
 }
 
-// turn does all that is due and returns what to wait for. It comes so late, if that
-// is positive.
-func (p *Prober) turn(late time.Duration) ([]unix.PollFd, time.Time) {
+// turn does all that is due and returns what to wait for.
+func (p *Prober) turn() ([]unix.PollFd, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -188,7 +186,6 @@ func (p *Prober) turn(late time.Duration) ([]unix.PollFd, time.Time) {
 		p.log(s.receive(now, func(b []byte) { p.take(s.device, b) }))
 	}
 	for _, m := range p.targets {
-		m.excuse(late)
 		if m.expire(now) {
 			p.verdict(m)
 		}

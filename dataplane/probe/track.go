@@ -39,12 +39,6 @@ const (
 	// maxTimeout is also the age from which an answer says nothing any more:
 	// WireGuard holds packets back while it waits for a handshake.
 	maxTimeout = 2 * time.Second
-	// A prober that does not get the processor in time shares it with a WireGuard
-	// that does not either. It gives the probes on their way as much longer as it was
-	// late, and no more than maxGrace each, so that a dead path is found on a machine
-	// that is always busy as well. Less than minLate is ordinary.
-	minLate  = 5 * time.Millisecond
-	maxGrace = 300 * time.Millisecond
 )
 
 // pace of a track's probes.
@@ -65,7 +59,7 @@ const (
 type sentProbe struct {
 	sequence uint32
 	at       time.Time
-	grace    time.Duration // on top of the timeout
+	allowed  time.Duration // until it was missed
 	length   int           // in bytes at layer 3
 	outcome  outcome
 }
@@ -76,6 +70,7 @@ func (s *sentProbe) large() bool { return s.length > packetLength }
 // does no I/O and knows no clock; times are arguments.
 type track struct {
 	pace pace
+	lag  *lag
 
 	state v1alpha1.PathState
 	since time.Time
@@ -99,8 +94,10 @@ type track struct {
 	hasSample bool
 }
 
-func newTrack(p pace, now time.Time) *track {
-	return &track{pace: p, state: v1alpha1.PathUnknown, since: now, next: now}
+// newTrack returns one without history. What it learns of late answers is for all
+// that share the lag.
+func newTrack(p pace, l *lag, now time.Time) *track {
+	return &track{pace: p, lag: l, state: v1alpha1.PathUnknown, since: now, next: now}
 }
 
 // setPace changes the pace. A probe that was due far ahead is moved nearer.
@@ -160,17 +157,9 @@ func (t *track) wakeup() time.Time {
 }
 
 // expiry is when a probe counts as missed.
-func (t *track) expiry(slot *sentProbe) time.Time { return slot.at.Add(t.timeout() + slot.grace) }
-
-// excuse gives the probes on their way longer, because the prober is late.
-func (t *track) excuse(late time.Duration) {
-	if late < minLate {
-		return
-	}
-	for sequence := t.oldest; sequence != t.sequence; sequence++ {
-		slot := &t.ring[sequence%ringSize]
-		slot.grace = min(slot.grace+late, maxGrace)
-	}
+func (t *track) expiry(slot *sentProbe) time.Time {
+	at := slot.at.Add(t.timeout())
+	return at.Add(t.lag.at(at))
 }
 
 // expire counts the probes that are overdue as missed. It must run only after
@@ -195,7 +184,7 @@ func (t *track) skipDecided() {
 }
 
 func (t *track) miss(slot *sentProbe, now time.Time) {
-	slot.outcome = missed
+	slot.outcome, slot.allowed = missed, t.timeout()
 	t.good = 0
 	t.misses++
 	if slot.large() {
@@ -223,6 +212,9 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	trip := now.Sub(slot.at)
 	if trip > maxTimeout {
 		return false, false
+	}
+	if slot.outcome == missed && trip <= firstTimeout {
+		t.lag.learn(trip-slot.allowed, now)
 	}
 	slot.outcome = answered
 	first := !t.hasSample
