@@ -5,7 +5,7 @@ import "time"
 const (
 	// maxLag bounds what late answers add to the timeouts: a dead path is found on
 	// a busy machine too.
-	maxLag = 300 * time.Millisecond
+	maxLag = 200 * time.Millisecond
 	// lagMemory is how long they do, less and less.
 	lagMemory = time.Minute
 )
