@@ -25,8 +25,9 @@ const (
 	silence = 180 * time.Second
 	// patience with an endpoint that was just set; a handshake is retried every 5 s.
 	patience = 12 * time.Second
-	// yieldFor is how long a new peer that we yield to is left to dial us.
-	yieldFor = 3 * time.Second
+	// yieldFor is how long a new peer that we yield to is left to dial us, longer
+	// than its first packet takes.
+	yieldFor = time.Second
 	// A peer that we yield to and that does not answer is dialed and left to dial us
 	// in turns: both ends may have lost their WireGuard at once, and with it the
 	// order in which they dialed. A turn holds one retry of whoever has it, which
@@ -283,18 +284,31 @@ func (e *Executor) redirectSilent(ctx context.Context, client *wgctrl.Client, la
 		if !endpoint.IsValid() {
 			continue
 		}
-		change := wgtypes.PeerConfig{PublicKey: peer.PublicKey, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint)}
-		if err := client.ConfigureDevice(lane.Device, wgtypes.Config{Peers: []wgtypes.PeerConfig{change}}); err != nil {
-			failures = append(failures, fmt.Errorf("set endpoint of peer %s: %w", change.PublicKey, err))
+		changes := redirection(peer, state, endpoint)
+		if err := client.ConfigureDevice(lane.Device, wgtypes.Config{Peers: changes}); err != nil {
+			failures = append(failures, fmt.Errorf("set endpoint of peer %s: %w", state.PublicKey, err))
 			continue
 		}
 		level := slog.LevelInfo
 		if peer.Yields { // every few seconds, for as long as it does not answer
 			level = slog.LevelDebug
 		}
-		e.log.Log(ctx, level, "peer does not answer, trying another endpoint", "device", lane.Device, "peer", change.PublicKey, "endpoint", endpoint)
+		e.log.Log(ctx, level, "peer does not answer, trying another endpoint", "device", lane.Device, "peer", state.PublicKey, "endpoint", endpoint)
 	}
 	return errors.Join(failures...)
+}
+
+// redirection gives a peer without a session another endpoint. One that had none
+// has used up its attempt to dial, and would not make another for 5 s
+// (REKEY_TIMEOUT): it is made anew, so it dials at once.
+func redirection(peer plan.Peer, state wgtypes.Peer, endpoint netip.AddrPort) []wgtypes.PeerConfig {
+	change := wgtypes.PeerConfig{PublicKey: peer.PublicKey, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint)}
+	if endpointOf(state).IsValid() || endpoint == nowhere() {
+		return []wgtypes.PeerConfig{change}
+	}
+	fresh := peerChanges([]plan.Peer{peer}, nil)[0]
+	fresh.Endpoint = change.Endpoint
+	return []wgtypes.PeerConfig{{PublicKey: peer.PublicKey, Remove: true}, fresh}
 }
 
 // resolver turns host:port into an address, all look-ups within one bound.

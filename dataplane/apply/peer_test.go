@@ -182,6 +182,29 @@ func TestYieldsInTurns(t *testing.T) {
 	}
 }
 
+// A peer that was left to dial us is made anew when it is dialed, whole, as only
+// then WireGuard dials at once; one that was dialed elsewhere keeps what it has.
+func TestRedirection(t *testing.T) {
+	peer := plan.Peer{PublicKey: wgtypes.Key{1}, Keepalive: 25 * time.Second, AllowedIPs: []netip.Prefix{netip.MustParsePrefix("240.0.0.0/16")}}
+	to := netip.MustParseAddrPort("192.0.2.1:1")
+	silent := wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.2:2"))}
+	parked := wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(nowhere())}
+	for name, state := range map[string]wgtypes.Peer{"never had one": {PublicKey: peer.PublicKey}, "parked": parked} {
+		changes := redirection(peer, state, to)
+		require.Len(t, changes, 2, name)
+		require.True(t, changes[0].Remove, name)
+		require.Equal(t, to.String(), changes[1].Endpoint.String())
+		require.False(t, changes[1].UpdateOnly)
+		require.Equal(t, peer.Keepalive, *changes[1].PersistentKeepaliveInterval)
+		require.Equal(t, "240.0.0.0/16", changes[1].AllowedIPs[0].String())
+	}
+	for _, endpoint := range []netip.AddrPort{to, nowhere()} {
+		changes := redirection(peer, silent, endpoint)
+		require.Len(t, changes, 1)
+		require.True(t, changes[0].UpdateOnly)
+	}
+}
+
 func TestEndpointThatDoesNotResolve(t *testing.T) {
 	book := newEndpointBook(t.TempDir() + "/endpoints.json")
 	resolver := newResolver(t.Context())
