@@ -60,7 +60,7 @@ func settling(fc *v1alpha1.ForeignCluster, now time.Time) time.Duration {
 		return 0
 	}
 	since := now.Sub(c.LastTransitionTime.Time)
-	if since < 0 { // the clock was set back
+	if since < -settled { // the clock was set back
 		return 0
 	}
 	return max(0, settled-since)

@@ -83,7 +83,9 @@ func (r *Importer) all(ctx context.Context) (ctrl.Result, error) {
 	}
 	var again ctrl.Result
 	for i := range clusters {
-		again.RequeueAfter = max(again.RequeueAfter, settling(&clusters[i], time.Now()))
+		if wait := settling(&clusters[i], time.Now()); wait > 0 && (again.RequeueAfter == 0 || wait < again.RequeueAfter) {
+			again.RequeueAfter = wait
+		}
 	}
 	return again, nil
 }

@@ -321,6 +321,8 @@ type standing struct {
 	Policy policy
 	ID     v1alpha1.ClusterID
 	Reach  Reach
+	// Down is told from an unknown reach, since it is what counts in a while.
+	Down bool
 }
 
 func standingOf(object client.Object) any {
@@ -328,7 +330,8 @@ func standingOf(object client.Object) any {
 	if !ok {
 		return nil
 	}
-	return standing{policy{counts(fc), fc.Spec.Access.Services}, fc.Status.ClusterID, Reached(fc, time.Now())}
+	connected := meta.FindStatusCondition(fc.Status.Conditions, v1alpha1.ConditionConnected)
+	return standing{policy{counts(fc), fc.Spec.Access.Services}, fc.Status.ClusterID, Reached(fc, time.Now()), isDown(connected)}
 }
 
 func networksOf(object client.Object) any {

@@ -78,10 +78,18 @@ func TestSettling(t *testing.T) {
 	left.Status.Conditions[0].Reason = "PeerLeft"
 	require.Equal(t, ReachDown, Reached(left, since), "what the cluster has said is certain")
 
+	young := down.DeepCopy()
+	young.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	for _, before := range []*v1alpha1.ForeignCluster{
+		connectedAs(metav1.ConditionTrue, "LinksUp"), connectedAs(metav1.ConditionUnknown, "MeasurementsUnreadable"), connectedAs(metav1.ConditionFalse, "Probing"),
+	} {
+		require.True(t, changes(standingOf).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: young}), "asks for the turn that waits")
+	}
+
 	down.Name, down.Spec.Identity = "b", v1alpha1.Identity(strings.Repeat("b", 64))
 	down.Status.Conditions[0].LastTransitionTime = metav1.Now()
 	scheme := runtime.NewScheme()
-	require.NoError(t, errors.Join(v1alpha1.AddToScheme(scheme), mcsv1beta1.AddToScheme(scheme)))
+	require.NoError(t, errors.Join(v1alpha1.AddToScheme(scheme), mcsv1beta1.Install(scheme)))
 	r := &Importer{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(down).Build(),
 		Reach:  Reached, Channels: silent{}, book: &book{known: true}, Again: func(types.NamespacedName) {},

@@ -61,6 +61,8 @@ type try struct {
 	since time.Time
 	wait  time.Duration // what the peer has to answer, or to dial us
 	next  int           // index of the next candidate
+	// back is where to dial again if no candidate resolves.
+	back netip.AddrPort
 }
 
 // nowhere is the endpoint of a peer that is left to dial us after it had one:
@@ -149,13 +151,16 @@ func (b *endpointBook) next(device string, peer plan.Peer, state wgtypes.Peer, r
 	}
 	wait := patience
 	if peer.Yields {
-		if endpointOf(state).IsValid() {
-			b.tries[name] = try{since: now, wait: yieldTurn, next: last.next}
+		if current := endpointOf(state); current.IsValid() {
+			b.tries[name] = try{since: now, wait: yieldTurn, next: last.next, back: current}
 			return nowhere(), nil
 		}
 		wait = dialTurn
 	}
 	endpoint, err := b.advance(name, b.candidates(device, peer), resolver, now, wait)
+	if !endpoint.IsValid() {
+		endpoint = last.back
+	}
 	if endpoint == endpointOf(state) {
 		return netip.AddrPort{}, err
 	}
@@ -284,6 +289,12 @@ func (e *Executor) redirectSilent(ctx context.Context, client *wgctrl.Client, la
 		if !endpoint.IsValid() {
 			continue
 		}
+		// It may have dialed us while names were looked up.
+		state, err = stateOf(client, lane.Device, state.PublicKey)
+		if err != nil || !handshakeOf(state).IsZero() && now.Sub(handshakeOf(state)) < silence {
+			failures = append(failures, err)
+			continue
+		}
 		changes := redirection(peer, state, endpoint)
 		if err := client.ConfigureDevice(lane.Device, wgtypes.Config{Peers: changes}); err != nil {
 			failures = append(failures, fmt.Errorf("set endpoint of peer %s: %w", state.PublicKey, err))
@@ -298,17 +309,31 @@ func (e *Executor) redirectSilent(ctx context.Context, client *wgctrl.Client, la
 	return errors.Join(failures...)
 }
 
-// redirection gives a peer without a session another endpoint. One that had none
-// has used up its attempt to dial, and would not make another for 5 s
-// (REKEY_TIMEOUT): it is made anew, so it dials at once.
+// redirection gives a peer without a session another endpoint. One that is new and
+// has never had an endpoint has used up its attempt to dial, and would not make
+// another for 5 s (REKEY_TIMEOUT): it is made anew, so it dials at once.
 func redirection(peer plan.Peer, state wgtypes.Peer, endpoint netip.AddrPort) []wgtypes.PeerConfig {
 	change := wgtypes.PeerConfig{PublicKey: peer.PublicKey, UpdateOnly: true, Endpoint: net.UDPAddrFromAddrPort(endpoint)}
-	if endpointOf(state).IsValid() || endpoint == nowhere() {
+	if state.Endpoint != nil || !handshakeOf(state).IsZero() {
 		return []wgtypes.PeerConfig{change}
 	}
 	fresh := peerChanges([]plan.Peer{peer}, nil)[0]
 	fresh.Endpoint = change.Endpoint
 	return []wgtypes.PeerConfig{{PublicKey: peer.PublicKey, Remove: true}, fresh}
+}
+
+// stateOf reads a peer of a lane as it is now.
+func stateOf(client *wgctrl.Client, lane string, key wgtypes.Key) (wgtypes.Peer, error) {
+	device, err := client.Device(lane)
+	if err != nil {
+		return wgtypes.Peer{}, fmt.Errorf("read lane %s: %w", lane, err)
+	}
+	for _, peer := range device.Peers {
+		if peer.PublicKey == key {
+			return peer, nil
+		}
+	}
+	return wgtypes.Peer{PublicKey: key}, nil
 }
 
 // resolver turns host:port into an address, all look-ups within one bound.

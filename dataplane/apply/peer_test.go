@@ -182,27 +182,51 @@ func TestYieldsInTurns(t *testing.T) {
 	}
 }
 
-// A peer that was left to dial us is made anew when it is dialed, whole, as only
-// then WireGuard dials at once; one that was dialed elsewhere keeps what it has.
+// A new peer that was left to dial us is made anew when it is dialed, whole, as
+// only then WireGuard dials at once; any other keeps what it has.
 func TestRedirection(t *testing.T) {
 	peer := plan.Peer{PublicKey: wgtypes.Key{1}, Keepalive: 25 * time.Second, AllowedIPs: []netip.Prefix{netip.MustParsePrefix("240.0.0.0/16")}}
 	to := netip.MustParseAddrPort("192.0.2.1:1")
-	silent := wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.2:2"))}
-	parked := wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(nowhere())}
-	for name, state := range map[string]wgtypes.Peer{"never had one": {PublicKey: peer.PublicKey}, "parked": parked} {
+	changes := redirection(peer, wgtypes.Peer{PublicKey: peer.PublicKey}, to)
+	require.Len(t, changes, 2)
+	require.True(t, changes[0].Remove)
+	require.Equal(t, to.String(), changes[1].Endpoint.String())
+	require.False(t, changes[1].UpdateOnly)
+	require.Equal(t, peer.Keepalive, *changes[1].PersistentKeepaliveInterval)
+	require.Equal(t, "240.0.0.0/16", changes[1].AllowedIPs[0].String())
+
+	at := func(endpoint netip.AddrPort) *net.UDPAddr { return net.UDPAddrFromAddrPort(endpoint) }
+	for name, state := range map[string]wgtypes.Peer{
+		"silent": {Endpoint: at(netip.MustParseAddrPort("192.0.2.2:2"))}, "parked": {Endpoint: at(nowhere())},
+		"heard of": {LastHandshakeTime: time.Unix(1_000_000, 0)},
+	} {
 		changes := redirection(peer, state, to)
-		require.Len(t, changes, 2, name)
-		require.True(t, changes[0].Remove, name)
-		require.Equal(t, to.String(), changes[1].Endpoint.String())
-		require.False(t, changes[1].UpdateOnly)
-		require.Equal(t, peer.Keepalive, *changes[1].PersistentKeepaliveInterval)
-		require.Equal(t, "240.0.0.0/16", changes[1].AllowedIPs[0].String())
+		require.Len(t, changes, 1, name)
+		require.True(t, changes[0].UpdateOnly, name)
+		require.Equal(t, to.String(), changes[0].Endpoint.String())
 	}
-	for _, endpoint := range []netip.AddrPort{to, nowhere()} {
-		changes := redirection(peer, silent, endpoint)
-		require.Len(t, changes, 1)
-		require.True(t, changes[0].UpdateOnly)
+}
+
+// A peer that is known by a name alone is dialed where it was, while the name does
+// not resolve.
+func TestParkedPeerWithoutName(t *testing.T) {
+	resolver := newResolver(t.Context())
+	defer resolver.close()
+	peer := plan.Peer{PublicKey: wgtypes.Key{1}, Endpoints: []string{"gateway.invalid:51847"}, Yields: true}
+	was := netip.MustParseAddrPort("192.0.2.1:1")
+	state := wgtypes.Peer{PublicKey: peer.PublicKey, Endpoint: net.UDPAddrFromAddrPort(was)}
+	book, now, dialed := newEndpointBook(t.TempDir()+"/endpoints.json"), time.Unix(1_000_000, 0), 0
+	for range 20 {
+		now = now.Add(2 * time.Second)
+		endpoint, _ := book.next("weft0", peer, state, resolver, now)
+		if endpoint == was {
+			dialed++
+		}
+		if endpoint.IsValid() {
+			state.Endpoint = net.UDPAddrFromAddrPort(endpoint)
+		}
 	}
+	require.Equal(t, 2, dialed)
 }
 
 func TestEndpointThatDoesNotResolve(t *testing.T) {

@@ -79,7 +79,7 @@ func TestPaddedRequestBytes(t *testing.T) {
 // One probe of a link in a hundred is as large as the path; no other is padded.
 func TestWhichProbesArePadded(t *testing.T) {
 	lengths := func(m measured) map[int]int {
-		m.track = newTrack(pace{}, new(lag), time.Time{})
+		m.track = newTrack(pace{}, "b", new(lag), time.Time{})
 		counts := map[int]int{}
 		for range 1000 {
 			length := m.nextLength()

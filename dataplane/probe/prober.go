@@ -35,6 +35,14 @@ type measured struct {
 	reach          bpfgen.BorderWeftReach
 }
 
+// of names the cluster or node that answers.
+func (m *measured) of() string {
+	if m.path != nil {
+		return "cluster " + m.path.Cluster
+	}
+	return "node " + m.node.Node
+}
+
 // Prober sends probes and keeps the verdicts. Its methods are safe for
 // concurrent use.
 type Prober struct {
@@ -91,7 +99,7 @@ func (p *Prober) SetTargets(paths []PathTarget, nodes []NodeTarget) {
 			m.track, m.outerFragments, m.reach = old.track, old.outerFragments, old.reach
 			m.setPace(pace, now)
 		} else {
-			m.track = newTrack(pace, &p.lag, now)
+			m.track = newTrack(pace, m.of(), &p.lag, now)
 		}
 	}
 	p.targets = wanted

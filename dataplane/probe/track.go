@@ -70,6 +70,7 @@ func (s *sentProbe) large() bool { return s.length > packetLength }
 // does no I/O and knows no clock; times are arguments.
 type track struct {
 	pace pace
+	of   string // the cluster or node that answers
 	lag  *lag
 
 	state v1alpha1.PathState
@@ -85,6 +86,7 @@ type track struct {
 
 	largeMisses int // of padded probes, in a row
 
+	wasUp    bool   // at any time
 	lossFrom uint32 // the first probe that can count as lost
 
 	smoothed  time.Duration // 0: no sample
@@ -94,10 +96,10 @@ type track struct {
 	hasSample bool
 }
 
-// newTrack returns one without history. What it learns of late answers is for all
-// that share the lag.
-func newTrack(p pace, l *lag, now time.Time) *track {
-	return &track{pace: p, lag: l, state: v1alpha1.PathUnknown, since: now, next: now}
+// newTrack returns one of a cluster or node, without history. What it learns of late
+// answers is for all that share the lag.
+func newTrack(p pace, of string, l *lag, now time.Time) *track {
+	return &track{pace: p, of: of, lag: l, state: v1alpha1.PathUnknown, since: now, next: now}
 }
 
 // setPace changes the pace. A probe that was due far ahead is moved nearer.
@@ -158,8 +160,8 @@ func (t *track) wakeup() time.Time {
 
 // expiry is when a probe counts as missed.
 func (t *track) expiry(slot *sentProbe) time.Time {
-	at := slot.at.Add(t.timeout())
-	return at.Add(t.lag.at(at))
+	timeout := t.timeout()
+	return slot.at.Add(min(timeout+t.lag.at(slot.at.Add(timeout)), maxTimeout))
 }
 
 // expire counts the probes that are overdue as missed. It must run only after
@@ -213,8 +215,9 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	if trip > maxTimeout {
 		return false, false
 	}
-	if slot.outcome == missed && trip <= firstTimeout {
-		t.lag.learn(trip-slot.allowed, now)
+	// What waited longer than a first probe may, waited for a handshake.
+	if slot.outcome == missed && !slot.large() && slot.allowed < trip && trip <= firstTimeout {
+		t.lag.learn(t.of, trip-slot.allowed, now)
 	}
 	slot.outcome = answered
 	first := !t.hasSample
@@ -227,12 +230,11 @@ func (t *track) answer(sequence uint32, now time.Time) (accepted, changed bool) 
 	t.misses = 0
 	t.good++
 	before := t.state
-	switch {
-	case t.state == v1alpha1.PathUnknown:
-		// What was sent before there was a path to lose it is no loss.
-		t.lossFrom = sequence
-		t.turn(v1alpha1.PathUp, now)
-	case t.state == v1alpha1.PathDown && t.good >= goodToUp:
+	if t.state == v1alpha1.PathUnknown || t.state == v1alpha1.PathDown && t.good >= goodToUp {
+		if !t.wasUp {
+			// What was sent before there was a path to lose it is no loss.
+			t.wasUp, t.lossFrom = true, sequence
+		}
 		t.turn(v1alpha1.PathUp, now)
 	}
 	return true, first || t.state != before

@@ -26,7 +26,7 @@ type path struct {
 func newPath(delay func() time.Duration) *path {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return &path{
-		track:   newTrack(pace{defaultInterval, defaultBurstInterval}, new(lag), start),
+		track:   newTrack(pace{defaultInterval, defaultBurstInterval}, "b", new(lag), start),
 		now:     start,
 		arrives: map[uint32]time.Time{},
 		delay:   delay,
@@ -280,9 +280,10 @@ func TestFasterPaceActsAtOnce(t *testing.T) {
 	require.Greater(t, p.sequence, sequence)
 }
 
-// Answers that come late on a busy machine, now and then, teach the timeouts: the
-// verdict falls once, for what nobody could know, and not again. A path that dies
-// then is still found, and a minute later as quickly as ever.
+// Answers that come late on a busy machine, now and then, those of another cluster
+// too, teach the timeouts: the verdict falls once, for what nobody could know, and
+// not again. A path that dies then is still found, and a minute later as quickly as
+// ever.
 func TestLateAnswersTeach(t *testing.T) {
 	const trip, stall = 20 * time.Millisecond, 280 * time.Millisecond
 	p := newPath(constant(trip))
@@ -290,6 +291,7 @@ func TestLateAnswersTeach(t *testing.T) {
 	downs := 0
 	for range 5 {
 		held := p.now.Add(stall) // all that is answered within comes at its end
+		p.lag.learn("c", stall, held)
 		p.delay = func() time.Duration { return max(trip, held.Add(trip).Sub(p.now)) }
 		if p.run(2*time.Second, p.is(v1alpha1.PathDown)); p.state == v1alpha1.PathDown {
 			downs++
@@ -307,9 +309,28 @@ func TestLateAnswersTeach(t *testing.T) {
 		p.run(time.Second, p.is(v1alpha1.PathUp))
 		return took
 	}
-	require.Less(t, dead(), 700*time.Millisecond)
+	require.Less(t, dead(), 550*time.Millisecond)
 	p.run(lagMemory, never)
 	require.Less(t, dead(), 320*time.Millisecond)
+}
+
+// A cluster that answers late, alone, slows no verdict, and neither do packets that
+// take long because they are large.
+func TestLagOfOneAloneTeachesNothing(t *testing.T) {
+	p := newPath(constant(20 * time.Millisecond))
+	p.run(10*time.Second, never)
+	for range 10 {
+		p.delay = constant(250 * time.Millisecond)
+		p.run(100*time.Millisecond, never)
+		p.delay = constant(20 * time.Millisecond)
+		p.run(2*time.Second, never)
+		require.Zero(t, p.lag.at(p.now))
+	}
+	p.lag.learn("c", maxLag, p.now.Add(time.Second))
+	p.length = func() int { return 1400 }
+	p.delay = constant(250 * time.Millisecond)
+	p.run(1500*time.Millisecond, never)
+	require.Zero(t, p.lag.at(p.now))
 }
 
 // What waits for WireGuard's handshake says nothing about the machine.
@@ -321,14 +342,16 @@ func TestHandshakeIsNoLag(t *testing.T) {
 }
 
 func TestProbesBeforeThePathAreNoLoss(t *testing.T) {
-	p := newPath(constant(-1))
-	p.run(950*time.Millisecond, never)
-	require.NotZero(t, p.sequence)
-	p.delay = constant(20 * time.Millisecond)
-	p.run(5*time.Second, never)
-	require.Equal(t, v1alpha1.PathUp, p.state)
-	require.Zero(t, p.measurement().LossPermille)
-	p.delay = constant(-1)
-	p.run(200*time.Millisecond, never)
-	require.NotZero(t, p.measurement().LossPermille, "later losses count")
+	for _, before := range []time.Duration{950 * time.Millisecond, 4 * time.Second} {
+		p := newPath(constant(-1))
+		p.run(before, never)
+		require.NotZero(t, p.sequence)
+		p.delay = constant(20 * time.Millisecond)
+		p.run(5*time.Second, never)
+		require.Equal(t, v1alpha1.PathUp, p.state)
+		require.Zero(t, p.measurement().LossPermille, "after %s", before)
+		p.delay = constant(-1)
+		p.run(200*time.Millisecond, never)
+		require.NotZero(t, p.measurement().LossPermille, "later losses count")
+	}
 }

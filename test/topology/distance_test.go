@@ -55,6 +55,7 @@ func TestFarApart(t *testing.T) {
 	b.awaitUp(t)
 	took = time.Since(restarted)
 	require.Greater(t, took, 2*delay)
+	require.Less(t, took, 15*time.Second, "one turn of each, and a retry")
 	t.Logf("both are up %.1f s after both tunnels were made anew", took.Seconds())
 }
 

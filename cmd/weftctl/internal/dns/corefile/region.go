@@ -62,11 +62,13 @@ func checksum(content string) string {
 // plugins of the block, before the one that forwards. Answers live 5 seconds, the
 // zone's own time to live. CoreDNS gives one that has expired only where it asked
 // again and got none, as when weft-dns hangs; that it got none, it forgets after a
-// second, or one lost question would be everybody's for five.
+// second, or one lost question would be everybody's for five. Expired answers are
+// kept for as long as the kubelet may need to start weft-dns again, and not longer:
+// CoreDNS prefers an old NXDOMAIN among them to a later answer.
 const plugins = `    errors
     cache 5 {
         servfail 1s
-        serve_stale 1h verify
+        serve_stale 5m verify
     }
 `
 
