@@ -44,6 +44,9 @@ func workloadProblems(in Input) []Problem {
 	}
 	for _, d := range in.Deployments {
 		switch {
+		case d.Spec.Replicas != nil && *d.Spec.Replicas == 0:
+			found = append(found, Problem{Object: "Deployment " + d.Name, What: "it is scaled to 0, so " + without(d.Name),
+				Do: fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", v1alpha1.SystemNamespace, d.Name)})
 		case d.Status.AvailableReplicas == 0:
 			tell("Deployment", d.Name, "it does not run, so "+without(d.Name)+in.Trouble(d.Spec.Selector))
 		case d.Status.UpdatedReplicas == d.Status.Replicas && d.Status.AvailableReplicas < d.Status.Replicas:
@@ -60,12 +63,14 @@ func workloadProblems(in Input) []Problem {
 	return found
 }
 
+const controller = "weft-controller"
+
 // without says what a workload's absence means.
 func without(name string) string {
 	if name == "weft-dns" {
 		return "pods find no services of other clusters by name; all else works"
 	}
-	return "nothing new is learned; what works goes on working"
+	return "nothing new is learned, not even whether clusters are reached; tunnels and programs in the kernel go on"
 }
 
 func configProblems(in Input) []Problem {

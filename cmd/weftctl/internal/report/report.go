@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,6 +35,9 @@ type Report struct {
 	Networks  []v1alpha1.OwnNetwork `json:"networks"`
 	Nodes     []Node                `json:"nodes"`
 	Clusters  []Cluster             `json:"clusters"`
+	// Stale: weft-controller does not run, so nobody knows which clusters are
+	// connected and which paths are up.
+	Stale bool `json:"stale,omitempty"`
 	// Connections that this cluster makes between others.
 	Connections []Connection `json:"connections"`
 	Problems    []Problem    `json:"problems"`
@@ -109,8 +113,13 @@ func Make(in Input) Report {
 	for i := range in.Nodes {
 		r.Nodes = append(r.Nodes, makeNode(&in.Nodes[i]))
 	}
+	r.Stale = !measures(in)
 	for i := range in.Clusters {
-		r.Clusters = append(r.Clusters, makeCluster(&in.Clusters[i], in.Now))
+		c := makeCluster(&in.Clusters[i], in.Now)
+		if r.Stale {
+			c.forgetState()
+		}
+		r.Clusters = append(r.Clusters, c)
 	}
 	for i := range in.Connections {
 		r.Connections = append(r.Connections, makeConnection(&in.Connections[i], in.Now))
@@ -140,6 +149,24 @@ func makeCluster(fcl *v1alpha1.ForeignCluster, now time.Time) Cluster {
 		c.Paths = append(c.Paths, makePath(fcl, path, now))
 	}
 	return c
+}
+
+// measures reports whether weft-controller runs, which writes down what the agents
+// measure: what it wrote before may have changed since.
+func measures(in Input) bool {
+	return !slices.ContainsFunc(in.Deployments, func(d appsv1.Deployment) bool {
+		return d.Name == controller && d.Status.AvailableReplicas == 0
+	})
+}
+
+// forgetState drops what is only known while somebody measures.
+func (c *Cluster) forgetState() {
+	c.Connected = false
+	for i := range c.Paths {
+		p := &c.Paths[i]
+		p.State, p.Why = v1alpha1.PathUnknown, "not known while weft-controller does not run"
+		p.RTTMilliseconds, p.LossPercent, p.SinceSeconds = 0, 0, 0
+	}
 }
 
 // orEmpty keeps null out of the JSON.

@@ -138,6 +138,26 @@ func TestLossTellsOnlyOfLinksThatHaveBeenUp(t *testing.T) {
 	}
 }
 
+// What a controller wrote that does not run any more is not told as what is.
+func TestNobodyMeasures(t *testing.T) {
+	in := well(t)
+	require.True(t, Make(in).Clusters[0].Connected)
+	in.Deployments[0].Status.AvailableReplicas = 0
+	r := Make(in)
+	require.True(t, r.Stale)
+	require.False(t, r.Clusters[0].Connected)
+	require.NotEmpty(t, r.Clusters[0].Paths)
+	for _, p := range r.Clusters[0].Paths {
+		require.Equal(t, v1alpha1.PathUnknown, p.State)
+		require.Zero(t, p.RTTMilliseconds+p.LossPercent+float64(p.SinceSeconds))
+	}
+	var out strings.Builder
+	r.Text(&out)
+	require.Contains(t, out.String(), "unknown")
+	require.Contains(t, out.String(), "not known while weft-controller does not run")
+	require.NotContains(t, out.String(), "Up (in use)")
+}
+
 // Each mishap gives one problem, with its object, its cause and what to do.
 func TestProblems(t *testing.T) {
 	set := func(in *Input, kind string, status metav1.ConditionStatus, reason, message string) {
@@ -154,6 +174,9 @@ func TestProblems(t *testing.T) {
 	}{
 		"controller away": {func(in *Input) { in.Deployments[0].Status.AvailableReplicas = 0 },
 			"Deployment weft-controller", "does not run, so nothing new is learned", "describe pods"},
+		"controller put away": {func(in *Input) {
+			in.Deployments[0].Spec.Replicas, in.Deployments[0].Status.AvailableReplicas = new(int32), 0
+		}, "Deployment weft-controller", "it is scaled to 0, so nothing new is learned", "scale deployment weft-controller --replicas=1"},
 		"names not served": {func(in *Input) { in.Deployments = append(in.Deployments, dnsPods(0)) },
 			"Deployment weft-dns", "does not run, so pods find no services of other clusters by name", "describe pods"},
 		"one of two": {func(in *Input) { in.Deployments = append(in.Deployments, dnsPods(1)) },

@@ -45,7 +45,11 @@ func (r Report) clusterTable(w io.Writer) {
 	}
 	t := table.New(w, "CLUSTER", "CONNECTED", "PODS HERE", "KNOWN", "ITS NETWORKS")
 	for _, c := range r.Clusters {
-		t.Group([]string{c.Name, yesNo(c.Connected), table.Dash(string(c.Pods)), c.known()}, networkRows(c))
+		connected := yesNo(c.Connected)
+		if r.Stale {
+			connected = "unknown"
+		}
+		t.Group([]string{c.Name, connected, table.Dash(string(c.Pods)), c.known()}, networkRows(c))
 	}
 	t.Flush()
 	r.pathTable(w)
