@@ -15,12 +15,12 @@ const (
 	ReasonNoFabric      = "FabricNotReady"
 
 	ReasonEstablished = "Established"
-	ReasonDialing     = "Dialing"
+	ReasonDialing     = v1alpha1.ReasonDialing
 	ReasonPeerLeft    = v1alpha1.ReasonPeerLeft
 
 	ReasonReady            = "Ready"
-	ReasonWaitingForPeer   = "WaitingForPeer"
-	ReasonWaitingForAgents = "WaitingForAgents"
+	ReasonWaitingForPeer   = v1alpha1.ReasonWaitingForPeer
+	ReasonWaitingForAgents = v1alpha1.ReasonWaitingForAgents
 	ReasonRefused          = "Refused"
 	ReasonPrefixes         = "NoPrefix"
 	ReasonNoNeighbor       = "NoNeighbor"
@@ -29,7 +29,7 @@ const (
 	ReasonLinksUp    = "LinksUp"
 	ReasonThroughHub = "ThroughHub"
 	ReasonLinksDown  = "LinksDown"
-	ReasonProbing    = "Probing"
+	ReasonProbing    = v1alpha1.ReasonProbing
 	ReasonNotReady   = "NotReady"
 	ReasonUnreadable = "MeasurementsUnreadable"
 

@@ -18,8 +18,8 @@ const (
 // proves that the timeout was too short (as in the Eifel response, RFC 4015), so
 // probes are given longer for a while. All targets of a prober share it, as what
 // keeps back the answers of one keeps back those of others: it goes by what two
-// clusters or nodes have in common, and no single one can slow the verdicts about
-// the rest.
+// clusters or nodes have in common, so that no single one can slow the verdicts
+// about the rest. A hub can, as the answers of all behind it pass it: by maxLag.
 type lag struct {
 	excess time.Duration
 	since  time.Time

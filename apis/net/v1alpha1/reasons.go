@@ -12,6 +12,14 @@ const (
 	ReasonOwnIdentity = "OwnIdentity"
 	// ReasonDuplicate: an older ForeignCluster has the same identity.
 	ReasonDuplicate = "Duplicate"
+	// ReasonDialing: there is no channel to its controller yet.
+	ReasonDialing = "Dialing"
+	// ReasonWaitingForPeer: it has not said yet which networks and addresses it has.
+	ReasonWaitingForPeer = "WaitingForPeer"
+	// ReasonWaitingForAgents: gateways here have not taken up its networks yet.
+	ReasonWaitingForAgents = "WaitingForAgents"
+	// ReasonProbing: no probe has been answered yet.
+	ReasonProbing = "Probing"
 
 	// Of FabricConfig's condition Ready.
 

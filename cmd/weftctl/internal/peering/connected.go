@@ -14,14 +14,6 @@ import (
 	"github.com/weft-fabric/weft/cmd/weftctl/internal/kube"
 )
 
-// Reasons for which weft-controller only waits (package controlplane/peering).
-const (
-	reasonDialing          = "Dialing"
-	reasonWaitingForPeer   = "WaitingForPeer"
-	reasonWaitingForAgents = "WaitingForAgents"
-	reasonProbing          = "Probing"
-)
-
 // Connected reports whether probes over the data path are answered, and if not
 // the first condition that is missing, in the order in which they come true.
 func Connected(fcl *v1alpha1.ForeignCluster) (bool, string) {
@@ -59,13 +51,13 @@ func awaited(fcl *v1alpha1.ForeignCluster) string {
 		return "waiting for weft-controller to look at " + fcl.Name
 	}
 	switch condition.Reason {
-	case reasonDialing, v1alpha1.ReasonPeerLeft: // left before, and peered again now
+	case v1alpha1.ReasonDialing, v1alpha1.ReasonPeerLeft: // left before, and peered again now
 		return fmt.Sprintf("waiting for weft-controller of %s to be reached", fcl.Name)
-	case reasonWaitingForPeer:
+	case v1alpha1.ReasonWaitingForPeer:
 		return fmt.Sprintf("waiting for %s to say which networks and addresses it has", fcl.Name)
-	case reasonWaitingForAgents:
+	case v1alpha1.ReasonWaitingForAgents:
 		return fmt.Sprintf("waiting for the gateways here to take up the networks of %s", fcl.Name)
-	case reasonProbing:
+	case v1alpha1.ReasonProbing:
 		return fmt.Sprintf("waiting for the first answer to a probe through the tunnel to %s", fcl.Name)
 	}
 	_, message := Connected(fcl)

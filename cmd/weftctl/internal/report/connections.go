@@ -64,6 +64,11 @@ func makeConnection(fcc *v1alpha1.ForeignClusterConnection, now time.Time) Conne
 	return c
 }
 
+// forgetState drops what is only known while weft-controller runs.
+func (c *Connection) forgetState() {
+	c.Phase, c.Reason, c.Message, c.SinceSeconds, c.Sides = "", "", "", 0, []Side{}
+}
+
 // settled reports whether the connection is as its mode asks for.
 func (c Connection) settled() bool {
 	return c.Phase == v1alpha1.PhaseConnected || c.Mode == v1alpha1.ModeDisabled

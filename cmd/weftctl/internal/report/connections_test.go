@@ -140,3 +140,17 @@ func TestDisabledConnectionIsNoProblem(t *testing.T) {
 	require.Regexp(t, `(?m)^a-b +Disabled +Pending +5m0s +a, b +-`, text.String())
 	require.Contains(t, text.String(), "a-b: spec.mode is Disabled")
 }
+
+// Nobody knows how far a connection is while weft-controller does not run.
+func TestConnectionOfStoppedController(t *testing.T) {
+	in := joined(t, v1alpha1.PhaseConnected, v1alpha1.ReasonDirectUp, "a and b send to each other", "198.51.100.7")
+	in.Connections[0].Status.Sides = []v1alpha1.ConnectionSide{{Name: "a", State: "Accepted", ActivePath: "Direct"}}
+	in.Deployments[0].Status.AvailableReplicas = 0
+	r := Make(in)
+	require.Empty(t, r.Connections[0].Phase)
+	require.Empty(t, r.Connections[0].Sides)
+	var text strings.Builder
+	r.Text(&text)
+	require.Regexp(t, `(?m)^a-b +Prefer +unknown +- +a, b +-`, text.String())
+	require.NotContains(t, text.String(), "a and b send to each other")
+}

@@ -36,7 +36,7 @@ type Report struct {
 	Nodes     []Node                `json:"nodes"`
 	Clusters  []Cluster             `json:"clusters"`
 	// Stale: weft-controller does not run, so nobody knows which clusters are
-	// connected and which paths are up.
+	// connected, which paths are up, and how far connections are.
 	Stale bool `json:"stale,omitempty"`
 	// Connections that this cluster makes between others.
 	Connections []Connection `json:"connections"`
@@ -122,7 +122,11 @@ func Make(in Input) Report {
 		r.Clusters = append(r.Clusters, c)
 	}
 	for i := range in.Connections {
-		r.Connections = append(r.Connections, makeConnection(&in.Connections[i], in.Now))
+		c := makeConnection(&in.Connections[i], in.Now)
+		if r.Stale {
+			c.forgetState()
+		}
+		r.Connections = append(r.Connections, c)
 	}
 	slices.SortFunc(r.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(r.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })

@@ -45,14 +45,18 @@ func (r Report) clusterTable(w io.Writer) {
 	}
 	t := table.New(w, "CLUSTER", "CONNECTED", "PODS HERE", "KNOWN", "ITS NETWORKS")
 	for _, c := range r.Clusters {
-		connected := yesNo(c.Connected)
-		if r.Stale {
-			connected = "unknown"
-		}
-		t.Group([]string{c.Name, connected, table.Dash(string(c.Pods)), c.known()}, networkRows(c))
+		t.Group([]string{c.Name, r.unlessStale(yesNo(c.Connected)), table.Dash(string(c.Pods)), c.known()}, networkRows(c))
 	}
 	t.Flush()
 	r.pathTable(w)
+}
+
+// unlessStale is a state, if anybody knows it.
+func (r Report) unlessStale(state string) string {
+	if r.Stale {
+		return "unknown"
+	}
+	return state
 }
 
 // known says why there is an object of the cluster.
@@ -125,7 +129,7 @@ func (r Report) connectionTable(w io.Writer) {
 	fmt.Fprintln(w)
 	t := table.New(w, "CONNECTION", "MODE", "PHASE", "SINCE", "SIDE", "STATE", "PATH", "DIRECT", "VIA HUB", "LOSS", "MTU")
 	for _, c := range r.Connections {
-		t.Group([]string{c.Name, table.Dash(string(c.Mode)), table.Dash(string(c.Phase)), since(c.SinceSeconds)}, sideRows(c))
+		t.Group([]string{c.Name, table.Dash(string(c.Mode)), r.unlessStale(table.Dash(string(c.Phase))), since(c.SinceSeconds)}, sideRows(c))
 	}
 	t.Flush()
 	for _, c := range r.Connections {
